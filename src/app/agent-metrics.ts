@@ -1,7 +1,7 @@
 /** Metrics of an agent, and the server that shows them. Without `--metrics` it opens no port. */
 import {once} from 'node:events'
 import type {AgentConfig} from '../config/agent.ts'
-import {createAgentServer} from '../http/agent-server.ts'
+import {createAgentServer} from '../http/agent-monitoring.ts'
 import {VERSION} from '../platform/version.ts'
 import type {Events} from '../ports/events.ts'
 import type {Clock} from '../ports/runtime.ts'

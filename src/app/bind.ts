@@ -4,7 +4,7 @@ import type {Server} from 'node:http'
 import type {AddressInfo} from 'node:net'
 import {Server as TlsServer} from 'node:tls'
 import type {Address} from '../config/values.ts'
-import {listenAlso} from '../http/connections.ts'
+import {listenAlso} from '../http/security/connections.ts'
 import {StartRefused} from './start-refused.ts'
 
 export interface Bound {

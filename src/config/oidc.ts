@@ -1,5 +1,5 @@
 /** Settings of the sign-in through an OpenID Connect provider, as one checked value. */
-import type {GroupGrant} from '../core/person.ts'
+import type {GroupGrant} from '../core/access/person.ts'
 import {type Host, ParseError, type RawSetting, readSettingFile} from './read.ts'
 
 export interface OidcConfig {

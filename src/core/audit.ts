@@ -2,7 +2,7 @@
  * The audit log: the words for who did what. Each change is recorded in its own transaction. The row of a
  * changed job holds the replaced definition, so the same rows are the job's history.
  */
-import type {Principal} from './authorization.ts'
+import type {Principal} from './access/authorization.ts'
 
 /** Who made a change. Never has a secret. */
 export interface Actor {

@@ -6,7 +6,7 @@
 
 /**
  * Every error code with its title. Each is documented in docs/reference/errors.md. A released code keeps its
- * meaning. HTTP statuses are in http/errors.ts.
+ * meaning. HTTP statuses are in http/api/errors.ts.
  */
 export const REFUSAL_TITLES = {
   payload_unparsable: 'The body is not JSON',

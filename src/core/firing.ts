@@ -2,7 +2,7 @@
  * Pauses of firing: which planned times of which jobs do not run. Pure. A pause applies to jobs whose name
  * matches its glob, until a time or until it is ended. Its planned times are skipped, and never caught up.
  */
-import {matchesText} from './glob.ts'
+import {matchesText} from './access/glob.ts'
 import type {JobSpec} from './job.ts'
 import type {StoredLaunch} from './launch-record.ts'
 import {dueUntil, undecidedTimes} from './next-time.ts'

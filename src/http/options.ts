@@ -2,11 +2,11 @@
 import type {Events} from '../ports/events.ts'
 import type {Clock, Random} from '../ports/runtime.ts'
 import type {AgentHub} from '../agents/server/hub.ts'
-import type {OidcSignIn, SignInFailed} from './oidc.ts'
+import type {OidcSignIn, SignInFailed} from './security/oidc.ts'
 import type {Actor} from '../core/audit.ts'
-import type {Principal} from '../core/authorization.ts'
+import type {Principal} from '../core/access/authorization.ts'
 import type {RefusalCode} from '../core/errors.ts'
-import type {AccessTable} from '../operations/access.ts'
+import type {AccessTable} from '../identity/token-cache.ts'
 
 export interface HttpOptions {
   readonly nodeName: string

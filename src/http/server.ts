@@ -15,28 +15,28 @@ import {DomainError} from '../core/errors.ts'
 import {assert, AssertionFailed} from '../lib/assert.ts'
 import type {Operations} from '../operations/operations.ts'
 import {Query} from '../wire/query.ts'
-import {type RouteAccess, routeRefusal} from './access.ts'
+import {type RouteAccess, routeRefusal} from './security/access.ts'
 import {isAgentUpgrade, listenForAgents} from './agent-socket.ts'
-import {type Access, Authenticator, authRequestOf} from './auth.ts'
-import {compressReplies} from './compression.ts'
-import {Connections} from './connections.ts'
-import {Cors} from './cors.ts'
+import {type Access, Authenticator, authRequestOf} from './security/auth.ts'
+import {compressReplies} from './api/compression.ts'
+import {Connections} from './security/connections.ts'
+import {Cors} from './security/cors.ts'
 import {
   asRefusal,
   BARE_HEADERS,
   errorReply,
   internalError,
   replyToMalformedRequest,
-} from './errors.ts'
-import {EventStreams, OpenStreams, OutputStreams} from './event-streams.ts'
-import {LongLists} from './long-lists.ts'
-import {collectRoutes, type DescribedRoutes, routeOpenApi} from './openapi.ts'
+} from './api/errors.ts'
+import {EventStreams, OpenStreams, OutputStreams} from './api/event-streams.ts'
+import {LongLists} from './api/long-lists.ts'
+import {collectRoutes, type DescribedRoutes, routeOpenApi} from './api/openapi.ts'
 import {type HttpOptions, PARAMETER_LENGTH_MAX, type SentReply} from './options.ts'
-import {PathTable} from './paths.ts'
-import {checkParameters} from './query-parameters.ts'
-import {isRefusedAccess} from './refusals.ts'
-import {sendInPieces} from './reply.ts'
-import {endWithAccess} from './revocation.ts'
+import {PathTable} from './api/paths.ts'
+import {checkParameters} from './api/query-parameters.ts'
+import {isRefusedAccess} from './security/refusals.ts'
+import {sendInPieces} from './api/reply.ts'
+import {endWithAccess} from './security/revocation.ts'
 import {
   acceptsEvents,
   isDryRun,
@@ -45,7 +45,7 @@ import {
   queryOf,
   readBody,
   withoutExtraSlashes,
-} from './request.ts'
+} from './api/request.ts'
 import {routeAudit} from './routes/audit.ts'
 import {routeCluster} from './routes/cluster.ts'
 import {routeFiles} from './routes/files.ts'

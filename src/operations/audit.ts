@@ -1,7 +1,7 @@
 /** The audit log, and the history of jobs, which is in the same rows. */
 import type {Actor} from '../core/audit.ts'
-import {type NameFilter, type Principal, readableJobs} from '../core/authorization.ts'
-import {requireStore} from '../core/job-permission.ts'
+import {type NameFilter, type Principal, readableJobs} from '../core/access/authorization.ts'
+import {requireStore} from '../core/access/job-permission.ts'
 import {DomainError} from '../core/errors.ts'
 import type {JobSpec} from '../core/job.ts'
 import type {AuditEntry, AuditQuery, Revision} from '../ports/audit-store.ts'

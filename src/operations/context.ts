@@ -11,9 +11,9 @@ import type {FinishOutcome} from '../ports/node-store.ts'
 import type {Processor} from '../ports/processor.ts'
 import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
-import type {AccessTable} from './access.ts'
+import type {AccessTable} from '../identity/token-cache.ts'
 import type {RunLimit} from './run-limit.ts'
-import type {StoreWithDeadlines} from './store-deadlines.ts'
+import type {StoreWithDeadlines} from '../identity/store-deadlines.ts'
 
 /** Entries by name. */
 export interface Registry<Entry> {

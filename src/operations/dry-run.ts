@@ -2,11 +2,11 @@
  * A dry run of a submit: what it would do and what is wrong with it, with the rights of the submit. Nothing
  * is stored, so it also works while submissions are paused. The job may change before the submit.
  */
-import {check, type Principal} from '../core/authorization.ts'
+import {check, type Principal} from '../core/access/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import {FAULTS_MAX, type Finding, rootOf, sentenceOf} from '../core/findings.ts'
 import type {JobSpec} from '../core/job.ts'
-import {decideStore, requireRun, requireStore, storeChecks} from '../core/job-permission.ts'
+import {decideStore, requireRun, requireStore, storeChecks} from '../core/access/job-permission.ts'
 import {nextPlanned} from '../core/next-time.ts'
 import {systemTags} from '../core/node.ts'
 import {zoneOf} from '../core/schedule/parse.ts'

@@ -1,7 +1,7 @@
 /** History: executions, launches, statistics, and the reset of a job's history. */
 import {OUTPUT_KEPT_BYTES, parseExecutionId} from '../core/execution.ts'
 import type {Actor} from '../core/audit.ts'
-import {type Principal, readableExecutions} from '../core/authorization.ts'
+import {type Principal, readableExecutions} from '../core/access/authorization.ts'
 import type {JobRecord} from '../core/job.ts'
 import type {LaunchDecision} from '../core/launch-record.ts'
 import {DomainError} from '../core/errors.ts'

@@ -3,14 +3,14 @@
  * no process is started here. `submit.ts` creates and replaces jobs.
  */
 import type {Actor} from '../core/audit.ts'
-import {type Principal, readableJobs, shownJobs} from '../core/authorization.ts'
+import {type Principal, readableJobs, shownJobs} from '../core/access/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import {pausedUntil} from '../core/firing.ts'
 import type {JobConditions, JobRecord} from '../core/job.ts'
 import type {JobQuery, RevisionMatch} from '../ports/job-store.ts'
 import type {Page} from '../ports/page.ts'
 import type {OperationsContext} from './context.ts'
-import type {StoreWithDeadlines} from './store-deadlines.ts'
+import type {StoreWithDeadlines} from '../identity/store-deadlines.ts'
 import {IdempotencyGuard, idempotencyMismatch, preconditionFailed} from './submit.ts'
 
 /** A job as a reader sees it. */

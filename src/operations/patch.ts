@@ -3,9 +3,9 @@
  * result for the revision that was read. If another change comes between, it starts again, so that both take
  * effect.
  */
-import {check, jobPath, type Principal, refusalSentence} from '../core/authorization.ts'
+import {check, jobPath, type Principal, refusalSentence} from '../core/access/authorization.ts'
 import {DomainError} from '../core/errors.ts'
-import {requireStore} from '../core/job-permission.ts'
+import {requireStore} from '../core/access/job-permission.ts'
 import type {JobRecord} from '../core/job.ts'
 import type {RevisionMatch} from '../ports/job-store.ts'
 import type {DryRunJson} from '../wire/dry-run.ts'

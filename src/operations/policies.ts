@@ -4,8 +4,8 @@
  */
 import type {Actor} from '../core/audit.ts'
 import {DomainError} from '../core/errors.ts'
-import {matchesText} from '../core/glob.ts'
-import {POLICIES_MAX, readRules} from '../core/policy.ts'
+import {matchesText} from '../core/access/glob.ts'
+import {POLICIES_MAX, readRules} from '../core/access/policy.ts'
 import type {Policy} from '../ports/token-store.ts'
 import {decodeStrictly, isLongerThan, isObject, readJsonBytes} from '../wire/json.ts'
 import type {OperationsContext} from './context.ts'

@@ -3,8 +3,8 @@
  * holds only the definitions, of two files at a time, and the event loop is never blocked for long.
  */
 import type {Actor} from '../core/audit.ts'
-import {type Principal, shownJobs, type TokenKind} from '../core/authorization.ts'
-import {decideStore, storeRefusal, storesJobs} from '../core/job-permission.ts'
+import {type Principal, shownJobs, type TokenKind} from '../core/access/authorization.ts'
+import {decideStore, storeRefusal, storesJobs} from '../core/access/job-permission.ts'
 import {DomainError} from '../core/errors.ts'
 import {type Finding, sentenceOf} from '../core/findings.ts'
 import {secretsOf} from '../core/secret.ts'

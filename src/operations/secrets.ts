@@ -4,7 +4,7 @@
  * it in a job.
  */
 import type {Actor} from '../core/audit.ts'
-import {check, type Principal, refusalSentence} from '../core/authorization.ts'
+import {check, type Principal, refusalSentence} from '../core/access/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import type {Finding} from '../core/findings.ts'
 import {

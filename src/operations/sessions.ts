@@ -3,14 +3,14 @@
  * The secret of a session is in the reply that opens it and in the browser, and nowhere else.
  */
 import type {Actor} from '../core/audit.ts'
-import type {Principal} from '../core/authorization.ts'
+import type {Principal} from '../core/access/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import {TokenBuckets} from '../lib/token-buckets.ts'
 import type {SessionOwner, TokenRecord} from '../ports/token-store.ts'
-import type {Expiry} from './access.ts'
-import {digestOf} from './access.ts'
+import type {Expiry} from '../identity/token-cache.ts'
+import {digestOf} from '../identity/token-cache.ts'
 import type {OperationsContext} from './context.ts'
-import {SECRET_PREFIX} from '../core/agent-token.ts'
+import {SECRET_PREFIX} from '../core/access/agent-token.ts'
 
 /** Of one owner on one server. Each is a write, and a row of the audit log. */
 export const SIGN_INS_PER_MINUTE = 30

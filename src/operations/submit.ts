@@ -5,8 +5,8 @@
  */
 import {createHash} from 'node:crypto'
 import type {Actor} from '../core/audit.ts'
-import {type Principal, shownJobs} from '../core/authorization.ts'
-import {requireRun, requireStore, storeRefusal} from '../core/job-permission.ts'
+import {type Principal, shownJobs} from '../core/access/authorization.ts'
+import {requireRun, requireStore, storeRefusal} from '../core/access/job-permission.ts'
 import {DomainError} from '../core/errors.ts'
 import {type Finding, sentenceOf} from '../core/findings.ts'
 import type {JobRecord, JobSpec} from '../core/job.ts'

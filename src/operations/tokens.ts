@@ -9,13 +9,18 @@ import {
   readAgentLimits,
   SECRET_PREFIX,
   USES_MAX,
-} from '../core/agent-token.ts'
-import {type Principal, TOKEN_KINDS, type TokenKind, TOKENS_MAX} from '../core/authorization.ts'
+} from '../core/access/agent-token.ts'
+import {
+  type Principal,
+  TOKEN_KINDS,
+  type TokenKind,
+  TOKENS_MAX,
+} from '../core/access/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import {parseTime} from '../lib/rfc3339.ts'
 import type {NewToken, TokenRecord} from '../ports/token-store.ts'
 import {isObject, readJsonBytes} from '../wire/json.ts'
-import {digestOf} from './access.ts'
+import {digestOf} from '../identity/token-cache.ts'
 import type {OperationsContext} from './context.ts'
 import {POLICY_NAME} from './policies.ts'
 

@@ -1,6 +1,6 @@
 /** The audit log: changes, refused accesses, and who asked for them. */
 import type {Actor, AuditAction, AuditTarget} from '../core/audit.ts'
-import type {NameFilter} from '../core/authorization.ts'
+import type {NameFilter} from '../core/access/authorization.ts'
 import type {JobSpec} from '../core/job.ts'
 import type {Page, Slice} from './page.ts'
 

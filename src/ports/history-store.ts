@@ -1,5 +1,5 @@
 /** History: executions and their output, launches, statistics. Reads only. */
-import type {NameFilter} from '../core/authorization.ts'
+import type {NameFilter} from '../core/access/authorization.ts'
 import type {ExecutionKey, ExecutionRecord, ExecutionStatus} from '../core/execution.ts'
 import type {LaunchDecision, LaunchRecord} from '../core/launch-record.ts'
 import type {MemberStatus} from '../core/node.ts'

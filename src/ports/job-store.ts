@@ -1,8 +1,8 @@
 /** Job definitions: submitting, changing, restoring and reading jobs, and requesting runs. */
 import type {Actor} from '../core/audit.ts'
-import type {NameFilter} from '../core/authorization.ts'
+import type {NameFilter} from '../core/access/authorization.ts'
 import type {FiringPause} from '../core/firing.ts'
-import type {StorePermission} from '../core/job-permission.ts'
+import type {StorePermission} from '../core/access/job-permission.ts'
 import type {JobCounters, JobRecord, JobSpec, JobStatus} from '../core/job.ts'
 import type {Order, Page, Slice} from './page.ts'
 

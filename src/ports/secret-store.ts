@@ -1,6 +1,6 @@
 /** Secrets of jobs. The store has only ciphertexts, and never the key. */
 import type {Actor} from '../core/audit.ts'
-import type {StorePermission} from '../core/job-permission.ts'
+import type {StorePermission} from '../core/access/job-permission.ts'
 
 export interface SecretRecord {
   readonly name: string

@@ -1,7 +1,7 @@
 /** Tokens and policies. A token is stored without its secret, which only its owner has. */
 import type {Actor} from '../core/audit.ts'
-import type {AgentGrant, AgentLimits, BoundNode} from '../core/agent-token.ts'
-import type {TokenKind} from '../core/authorization.ts'
+import type {AgentGrant, AgentLimits, BoundNode} from '../core/access/agent-token.ts'
+import type {TokenKind} from '../core/access/authorization.ts'
 
 export interface Policy {
   readonly name: string

@@ -1,6 +1,6 @@
 /** Tokens in JSON, and the answer to the question what a token may do. */
 import {type Static, Type} from 'typebox'
-import {type AgentGrant, encodeAgentLimits, NO_AGENT_LIMITS} from '../core/agent-token.ts'
+import {type AgentGrant, encodeAgentLimits, NO_AGENT_LIMITS} from '../core/access/agent-token.ts'
 import {OptionalTime, Refer, Time} from './shapes.ts'
 import {formatOptionalTime, formatTime} from './time.ts'
 

@@ -7,7 +7,7 @@ import {existsSync, readFileSync, rmSync, statSync, writeFileSync} from 'node:fs
 import {join} from 'node:path'
 import {describe, test} from 'node:test'
 import {OwnToken} from '../../src/agents/client/own-token.ts'
-import {digestOf} from '../../src/operations/access.ts'
+import {digestOf} from '../../src/identity/token-cache.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
 import {sharedServer, temporaryDirectory} from '../support/server-process.ts'
 import {until, within} from '../support/waiting.ts'

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import {connect} from 'node:net'
 import {test, type TestContext} from 'node:test'
-import {FAILURES_MAX} from '../../src/http/auth.ts'
+import {FAILURES_MAX} from '../../src/http/security/auth.ts'
 import {startApi, type Api} from './harness.ts'
 
 const TOKEN = 'a-token-of-some-length'

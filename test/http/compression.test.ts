@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import {request} from 'node:http'
 import {test} from 'node:test'
 import zlib from 'node:zlib'
-import {chosenEncoding} from '../../src/http/compression.ts'
+import {chosenEncoding} from '../../src/http/api/compression.ts'
 import {Stream, startApi, type Api} from './harness.ts'
 
 interface RawReply {

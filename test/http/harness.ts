@@ -25,7 +25,7 @@ import {
 } from '../../src/http/options.ts'
 import {createHttpServer} from '../../src/http/server.ts'
 import type {OperationsDependencies} from '../../src/operations/context.ts'
-import {AccessTable} from '../../src/operations/access.ts'
+import {AccessTable} from '../../src/identity/token-cache.ts'
 import {SecretVault} from '../../src/platform/secret-vault.ts'
 import {createOperations} from '../../src/operations/operations.ts'
 import type {ClaimedExecution} from '../../src/ports/node-store.ts'

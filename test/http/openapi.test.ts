@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {Validator} from '@seriousme/openapi-schema-validator'
-import {REFUSAL_STATUSES} from '../../src/http/errors.ts'
+import {REFUSAL_STATUSES} from '../../src/http/api/errors.ts'
 import {startApi, type Api} from './harness.ts'
 
 interface Parameter {

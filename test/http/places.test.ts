@@ -11,7 +11,7 @@ import {describe, test, type TestContext} from 'node:test'
 import {connect as connectTls} from 'node:tls'
 import {WebSocket} from 'ws'
 import {KEEP_ALIVE_TIMEOUT_MS} from '../../src/http/options.ts'
-import {type Place, Places} from '../../src/http/places.ts'
+import {type Place, Places} from '../../src/http/security/places.ts'
 import {CERTIFICATE, PRIVATE_KEY} from '../support/certificate.ts'
 import {startApi} from './harness.ts'
 

@@ -3,9 +3,14 @@ import assert from 'node:assert/strict'
 import {once} from 'node:events'
 import {test, type TestContext} from 'node:test'
 import {WebSocket} from 'ws'
-import {REFUSALS_EVERY_MS, REFUSALS_MAX, RefusalLog, TARGETS_MAX} from '../../src/http/refusals.ts'
+import {
+  REFUSALS_EVERY_MS,
+  REFUSALS_MAX,
+  RefusalLog,
+  TARGETS_MAX,
+} from '../../src/http/security/refusals.ts'
 import type {RefusedRequest} from '../../src/http/options.ts'
-import {FAILURES_MAX} from '../../src/http/auth.ts'
+import {FAILURES_MAX} from '../../src/http/security/auth.ts'
 import type {Change} from '../../src/ports/audit-store.ts'
 import type {AuditEntryJson} from '../../src/wire/audit.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'

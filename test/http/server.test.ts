@@ -8,7 +8,7 @@ import {
   Authenticator,
   FAILURE_WINDOW_MS,
   FAILURES_MAX,
-} from '../../src/http/auth.ts'
+} from '../../src/http/security/auth.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-errors.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
 import {Api, type Reply, startApi} from './harness.ts'

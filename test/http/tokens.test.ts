@@ -1,8 +1,8 @@
 /** Tokens: bootstrap, secrets, expiry, revocation, what a change does to what is open, the store away. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {FAILURES_MAX} from '../../src/http/auth.ts'
-import {digestOf, STALE_MAX_MS} from '../../src/operations/access.ts'
+import {FAILURES_MAX} from '../../src/http/security/auth.ts'
+import {digestOf, STALE_MAX_MS} from '../../src/identity/token-cache.ts'
 import type {Store} from '../../src/ports/store.ts'
 import {faultyStore} from '../support/faulty-store.ts'
 import {type Api, Stream, startApi} from './harness.ts'

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {BELFRY} from '../../src/core/audit.ts'
-import {NO_RULES, RuleSet} from '../../src/core/authorization.ts'
-import {readRules} from '../../src/core/policy.ts'
-import {LOCAL} from '../../src/operations/access.ts'
+import {NO_RULES, RuleSet} from '../../src/core/access/authorization.ts'
+import {readRules} from '../../src/core/access/policy.ts'
+import {LOCAL} from '../../src/identity/token-cache.ts'
 import type {OperationsContext} from '../../src/operations/context.ts'
 import {createRestore} from '../../src/operations/restore.ts'
 

@@ -7,7 +7,7 @@ import {
   LONG_WRITE_MS,
   STORE_DEADLINE_MS,
   withDeadlines,
-} from '../../src/operations/store-deadlines.ts'
+} from '../../src/identity/store-deadlines.ts'
 import type {JobQuery} from '../../src/ports/job-store.ts'
 import type {Store} from '../../src/ports/store.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-errors.ts'

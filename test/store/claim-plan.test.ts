@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import {DatabaseSync} from 'node:sqlite'
 import {test} from 'node:test'
-import {claim} from '../../src/store/sql/claims.ts'
+import {claim} from '../../src/store/sql/executions/claims.ts'
 import {MIGRATIONS} from '../../src/store/sql/migrations.ts'
 import {
   type StatementResult,

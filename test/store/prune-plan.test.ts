@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import {DatabaseSync} from 'node:sqlite'
 import {test} from 'node:test'
 import {MIGRATIONS} from '../../src/store/sql/migrations.ts'
-import {DELETED_JOBS, EXPIRED_JOBS} from '../../src/store/sql/prune.ts'
+import {DELETED_JOBS, EXPIRED_JOBS} from '../../src/store/sql/cluster/prune.ts'
 import {sqliteDialect} from '../../src/store/sqlite/connection.ts'
 
 test('the search for deleted jobs reads no tombstone that is kept, and does not sort', () => {

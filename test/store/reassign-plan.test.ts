@@ -6,7 +6,7 @@ import assert from 'node:assert/strict'
 import {DatabaseSync} from 'node:sqlite'
 import {test} from 'node:test'
 import {MIGRATIONS} from '../../src/store/sql/migrations.ts'
-import {loadStuck} from '../../src/store/sql/reassign.ts'
+import {loadStuck} from '../../src/store/sql/launches/reassign.ts'
 import {DEFAULT_LIMITS} from '../../src/store/sql/query.ts'
 import {sqliteDialect} from '../../src/store/sqlite/connection.ts'
 

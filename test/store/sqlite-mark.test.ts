@@ -14,7 +14,7 @@ import {
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {describe, it, type TestContext} from 'node:test'
-import {MARK, metaValue, putMeta} from '../../src/store/sql/settings.ts'
+import {MARK, metaValue, putMeta} from '../../src/store/sql/cluster/settings.ts'
 import {Connection} from '../../src/store/sqlite/connection.ts'
 import {StoreMark} from '../../src/store/sqlite/mark.ts'
 import {openSqliteStore} from '../../src/store/sqlite/store.ts'

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import type {ExecutionRecord} from '../../src/core/execution.ts'
-import {matchesText} from '../../src/core/glob.ts'
+import {matchesText} from '../../src/core/access/glob.ts'
 import type {JobRecord, JobSpec} from '../../src/core/job.ts'
 import type {LaunchRecord} from '../../src/core/launch-record.ts'
 import {scheduleOf} from '../../src/core/next-time.ts'

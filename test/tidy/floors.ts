@@ -17,6 +17,7 @@ export const FLOORS: Readonly<Record<string, number>> = {
   store: 4,
   telemetry: 4,
   node: 5,
+  identity: 5,
   scheduler: 6,
   agents: 6,
   operations: 6,

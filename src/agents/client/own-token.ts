@@ -6,7 +6,7 @@
 import {hash} from 'node:crypto'
 import {readFile} from 'node:fs/promises'
 import {join} from 'node:path'
-import {JOIN_SECRET_PREFIX, SECRET_PREFIX} from '../../core/agent-token.ts'
+import {JOIN_SECRET_PREFIX, SECRET_PREFIX} from '../../core/access/agent-token.ts'
 import {replaceFile} from '../../platform/durable-file.ts'
 import type {Random} from '../../ports/runtime.ts'
 

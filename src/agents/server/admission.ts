@@ -2,9 +2,9 @@
  * Admission of agents: whether an agent may join the cluster, and the join. A refusal has a code for the
  * agent and a text for operators. The hub holds the connections.
  */
-import {exceededLimit, namesExactly} from '../../core/agent-token.ts'
+import {exceededLimit, namesExactly} from '../../core/access/agent-token.ts'
 import {actorOf} from '../../core/audit.ts'
-import type {Principal} from '../../core/authorization.ts'
+import type {Principal} from '../../core/access/authorization.ts'
 import {systemTags} from '../../core/node.ts'
 import {aliveSentence, joinMember} from '../../node/join.ts'
 import {replacedSentence} from '../../node/membership.ts'

@@ -1,8 +1,8 @@
 /** `belfry token …` and `belfry policy …`: who may do what. */
 import type {Command} from 'commander'
-import {SECRET_PREFIX, USES_MAX} from '../../core/agent-token.ts'
-import {TOKEN_KINDS} from '../../core/authorization.ts'
-import {readRules} from '../../core/policy.ts'
+import {SECRET_PREFIX, USES_MAX} from '../../core/access/agent-token.ts'
+import {TOKEN_KINDS} from '../../core/access/authorization.ts'
+import {readRules} from '../../core/access/policy.ts'
 import type {PolicyJson} from '../../wire/cluster.ts'
 import type {AccessAnswerJson, CreatedTokenJson, SessionJson, TokenJson} from '../../wire/token.ts'
 import {path} from '../client.ts'

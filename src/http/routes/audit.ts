@@ -17,10 +17,10 @@ import {
 import {Job} from '../../wire/job.ts'
 import {PAGE_ROWS_MAX, PageQuery, readSlice} from '../../wire/query.ts'
 import {Refer} from '../../wire/shapes.ts'
-import {lists, reads} from '../access.ts'
-import {describeRoute} from '../openapi.ts'
-import {type ListParts, sendChangedJob, sendJson, sendRows, setWarnings} from '../reply.ts'
-import {actorOf, callerOf, queryOf, readIdempotencyKey, readIfMatch} from '../request.ts'
+import {lists, reads} from '../security/access.ts'
+import {describeRoute} from '../api/openapi.ts'
+import {type ListParts, sendChangedJob, sendJson, sendRows, setWarnings} from '../api/reply.ts'
+import {actorOf, callerOf, queryOf, readIdempotencyKey, readIfMatch} from '../api/request.ts'
 import {
   IDEMPOTENCY_HEADERS,
   type JobRequest,

@@ -5,12 +5,12 @@ import type {Operations} from '../../operations/operations.ts'
 import {encodeMember, Member, PauseStatus, PlannedTimes, Status} from '../../wire/cluster.ts'
 import {PageQuery, PlannedQuery, readPlannedRange, readSlice} from '../../wire/query.ts'
 import {Refer} from '../../wire/shapes.ts'
-import type {EventStreams} from '../event-streams.ts'
-import {creates, deletes, lists, reads} from '../access.ts'
-import {describeRoute} from '../openapi.ts'
+import type {EventStreams} from '../api/event-streams.ts'
+import {creates, deletes, lists, reads} from '../security/access.ts'
+import {describeRoute} from '../api/openapi.ts'
 import type {HttpOptions} from '../options.ts'
-import {sendJson, sendRows} from '../reply.ts'
-import {actorOf, queryOf} from '../request.ts'
+import {sendJson, sendRows} from '../api/reply.ts'
+import {actorOf, queryOf} from '../api/request.ts'
 
 export function routeCluster(
   app: FastifyInstance,

@@ -12,10 +12,10 @@ import {
   PausedJobs,
 } from '../../wire/firing.ts'
 import {Refer} from '../../wire/shapes.ts'
-import {creates, reads} from '../access.ts'
-import {describeRoute} from '../openapi.ts'
-import {sendJson, setWarnings} from '../reply.ts'
-import {actorOf, bodyOf} from '../request.ts'
+import {creates, reads} from '../security/access.ts'
+import {describeRoute} from '../api/openapi.ts'
+import {sendJson, setWarnings} from '../api/reply.ts'
+import {actorOf, bodyOf} from '../api/request.ts'
 
 export const BODY_REFUSALS = {
   400: 'The body is invalid.',

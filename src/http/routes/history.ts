@@ -1,7 +1,7 @@
 /** Routes of the history: executions, their output, launches, statistics. */
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
-import {decide, jobPath, segmentOf} from '../../core/authorization.ts'
+import {decide, jobPath, segmentOf} from '../../core/access/authorization.ts'
 import {executionId} from '../../core/execution.ts'
 import type {LaunchView} from '../../ports/history-store.ts'
 import type {Operations} from '../../operations/operations.ts'
@@ -26,12 +26,12 @@ import {
   readSlice,
 } from '../../wire/query.ts'
 import {Refer} from '../../wire/shapes.ts'
-import {TEXT_TYPE} from '../errors.ts'
-import {creates, deletes, lists, reads} from '../access.ts'
-import type {OutputStreams} from '../event-streams.ts'
-import {describeRoute} from '../openapi.ts'
-import {type ListParts, sendChangedJob, sendJson, sendList, sendRows} from '../reply.ts'
-import {acceptsEvents, actorOf, callerOf, queryOf} from '../request.ts'
+import {TEXT_TYPE} from '../api/errors.ts'
+import {creates, deletes, lists, reads} from '../security/access.ts'
+import type {OutputStreams} from '../api/event-streams.ts'
+import {describeRoute} from '../api/openapi.ts'
+import {type ListParts, sendChangedJob, sendJson, sendList, sendRows} from '../api/reply.ts'
+import {acceptsEvents, actorOf, callerOf, queryOf} from '../api/request.ts'
 import {type JobRequest, LIST_REFUSALS, NAME_PARAM, UNKNOWN_JOB} from './jobs.ts'
 
 type ExecutionRequest = FastifyRequest<{Params: {name: string; execution: string}}>

@@ -6,8 +6,8 @@ import {PlannedTimes} from '../../wire/cluster.ts'
 import {Job} from '../../wire/job.ts'
 import {JobListQuery, PlannedQuery, readJobQuery, readPlannedRange} from '../../wire/query.ts'
 import {Refer} from '../../wire/shapes.ts'
-import {creates, deletes, lists, reads} from '../access.ts'
-import {describeRoute} from '../openapi.ts'
+import {creates, deletes, lists, reads} from '../security/access.ts'
+import {describeRoute} from '../api/openapi.ts'
 import {
   encodeJobFor,
   type ListParts,
@@ -15,8 +15,8 @@ import {
   sendJob,
   sendJson,
   sendList,
-} from '../reply.ts'
-import {actorOf, callerOf, queryOf, readIdempotencyKey, readIfMatch} from '../request.ts'
+} from '../api/reply.ts'
+import {actorOf, callerOf, queryOf, readIdempotencyKey, readIfMatch} from '../api/request.ts'
 
 export type JobRequest = FastifyRequest<{Params: {name: string}}>
 

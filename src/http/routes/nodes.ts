@@ -6,10 +6,10 @@ import type {Operations} from '../../operations/operations.ts'
 import {Drain, encodeMember, Member} from '../../wire/cluster.ts'
 import {type Query, QueryProblem} from '../../wire/query.ts'
 import {Refer} from '../../wire/shapes.ts'
-import {creates} from '../access.ts'
-import {describeRoute} from '../openapi.ts'
-import {sendJson} from '../reply.ts'
-import {actorOf, bodyOf, queryOf} from '../request.ts'
+import {creates} from '../security/access.ts'
+import {describeRoute} from '../api/openapi.ts'
+import {sendJson} from '../api/reply.ts'
+import {actorOf, bodyOf, queryOf} from '../api/request.ts'
 
 const DRAIN_QUERY = Type.Object({
   deadline: Type.Optional(

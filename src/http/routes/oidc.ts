@@ -5,15 +5,21 @@
  */
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {actorOf} from '../../core/audit.ts'
-import {NO_RULES, type Principal, type TokenKind} from '../../core/authorization.ts'
+import {NO_RULES, type Principal, type TokenKind} from '../../core/access/authorization.ts'
 import {DomainError} from '../../core/errors.ts'
 import type {Operations} from '../../operations/operations.ts'
-import {REFUSAL_STATUSES} from '../errors.ts'
-import {CALLBACK_PATH, OIDC_PATH, type OidcSignIn, type PersonOwner, SignInFailed} from '../oidc.ts'
+import {REFUSAL_STATUSES} from '../api/errors.ts'
+import {
+  CALLBACK_PATH,
+  OIDC_PATH,
+  type OidcSignIn,
+  type PersonOwner,
+  SignInFailed,
+} from '../security/oidc.ts'
 import type {HttpOptions, RefusedRequest} from '../options.ts'
-import type {Authenticator} from '../auth.ts'
-import {queryOf} from '../request.ts'
-import {sessionCookie} from '../session-cookie.ts'
+import type {Authenticator} from '../security/auth.ts'
+import {queryOf} from '../api/request.ts'
+import {sessionCookie} from '../security/session-cookie.ts'
 
 const HIDDEN = {config: {access: 'public'}, schema: {hide: true}} as const
 

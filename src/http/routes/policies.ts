@@ -1,15 +1,15 @@
 /** Routes of access policies. */
 import type {FastifyInstance, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
-import {readRules} from '../../core/policy.ts'
+import {readRules} from '../../core/access/policy.ts'
 import type {Operations} from '../../operations/operations.ts'
 import {encodePolicy, Policy} from '../../wire/cluster.ts'
 import {MayBeUnset, Refer} from '../../wire/shapes.ts'
-import {lists, reads} from '../access.ts'
-import {describeRoute} from '../openapi.ts'
-import type {PathTable} from '../paths.ts'
-import {sendJson, setWarnings} from '../reply.ts'
-import {actorOf, bodyOf} from '../request.ts'
+import {lists, reads} from '../security/access.ts'
+import {describeRoute} from '../api/openapi.ts'
+import type {PathTable} from '../api/paths.ts'
+import {sendJson, setWarnings} from '../api/reply.ts'
+import {actorOf, bodyOf} from '../api/request.ts'
 
 const PARAMS = {name: 'Name of the policy.'}
 const PUT_REFUSALS = {

@@ -4,10 +4,10 @@ import {Type} from 'typebox'
 import type {Operations} from '../../operations/operations.ts'
 import {encodeSecret, NewSecret, Secret} from '../../wire/secret.ts'
 import {Refer} from '../../wire/shapes.ts'
-import {deletes, lists, stores} from '../access.ts'
-import {describeRoute} from '../openapi.ts'
-import {sendJson} from '../reply.ts'
-import {actorOf, bodyOf, callerOf} from '../request.ts'
+import {deletes, lists, stores} from '../security/access.ts'
+import {describeRoute} from '../api/openapi.ts'
+import {sendJson} from '../api/reply.ts'
+import {actorOf, bodyOf, callerOf} from '../api/request.ts'
 
 const PARAMS = {name: 'Name of the secret.'}
 

@@ -6,9 +6,9 @@ import {Type} from 'typebox'
 import {DomainError} from '../../core/errors.ts'
 import {Health, Readiness} from '../../wire/cluster.ts'
 import {Refer} from '../../wire/shapes.ts'
-import {describeRoute} from '../openapi.ts'
+import {describeRoute} from '../api/openapi.ts'
 import type {HttpOptions} from '../options.ts'
-import {sendJson} from '../reply.ts'
+import {sendJson} from '../api/reply.ts'
 
 const PUBLIC = {access: 'public'} as const
 

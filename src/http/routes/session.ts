@@ -4,12 +4,12 @@ import {Type} from 'typebox'
 import type {Operations} from '../../operations/operations.ts'
 import {Refer} from '../../wire/shapes.ts'
 import {encodeSession, encodeToken, Session, Token} from '../../wire/token.ts'
-import {lists} from '../access.ts'
-import {describeRoute} from '../openapi.ts'
+import {lists} from '../security/access.ts'
+import {describeRoute} from '../api/openapi.ts'
 import type {HttpOptions} from '../options.ts'
-import {sendJson} from '../reply.ts'
-import {actorOf, callerOf} from '../request.ts'
-import {endedCookies, sessionCookie} from '../session-cookie.ts'
+import {sendJson} from '../api/reply.ts'
+import {actorOf, callerOf} from '../api/request.ts'
+import {endedCookies, sessionCookie} from '../security/session-cookie.ts'
 
 const SHARED = {tag: 'policies', reply: Refer(Session)} as const
 

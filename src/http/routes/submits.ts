@@ -6,8 +6,8 @@ import type {SubmitReply} from '../../operations/submit.ts'
 import {Job, JobDefinition, JobPatch} from '../../wire/job.ts'
 import {Strict} from '../../wire/query.ts'
 import {Refer} from '../../wire/shapes.ts'
-import {describeRoute} from '../openapi.ts'
-import {sendChangedJob, sendJson, setIgnoredFields, setWarnings} from '../reply.ts'
+import {describeRoute} from '../api/openapi.ts'
+import {sendChangedJob, sendJson, setIgnoredFields, setWarnings} from '../api/reply.ts'
 import {
   actorOf,
   bodyOf,
@@ -17,7 +17,7 @@ import {
   readCreateOnly,
   readIdempotencyKey,
   readIfMatch,
-} from '../request.ts'
+} from '../api/request.ts'
 import {
   IDEMPOTENCY_HEADERS,
   jobPath,

@@ -1,8 +1,8 @@
 /** Routes of tokens, and the question what a token may do. */
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
-import {type Check, type Principal} from '../../core/authorization.ts'
-import {decideStore, storeChecks} from '../../core/job-permission.ts'
+import {type Check, type Principal} from '../../core/access/authorization.ts'
+import {decideStore, storeChecks} from '../../core/access/job-permission.ts'
 import type {CreatedToken as Created} from '../../operations/tokens.ts'
 import type {Operations} from '../../operations/operations.ts'
 import {QueryProblem} from '../../wire/query.ts'
@@ -15,11 +15,11 @@ import {
   NewToken,
   Token,
 } from '../../wire/token.ts'
-import {decideRoute, lists, reads} from '../access.ts'
-import {describeRoute} from '../openapi.ts'
-import type {FoundRoute, PathTable} from '../paths.ts'
-import {sendJson, setWarnings} from '../reply.ts'
-import {actorOf, bodyOf, queryOf, withoutExtraSlashes} from '../request.ts'
+import {decideRoute, lists, reads} from '../security/access.ts'
+import {describeRoute} from '../api/openapi.ts'
+import type {FoundRoute, PathTable} from '../api/paths.ts'
+import {sendJson, setWarnings} from '../api/reply.ts'
+import {actorOf, bodyOf, queryOf, withoutExtraSlashes} from '../api/request.ts'
 
 const PARAMS = {accessor: 'Public id of the token.'}
 const UNKNOWN = {404: 'There is no such token.'}

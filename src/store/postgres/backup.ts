@@ -4,7 +4,7 @@
  */
 import {closeSync, existsSync, fsyncSync, openSync, rmSync} from 'node:fs'
 import type {Row, Value} from '../sql/query.ts'
-import {BACKUP_MARK, MARK, putMeta} from '../sql/settings.ts'
+import {BACKUP_MARK, MARK, putMeta} from '../sql/cluster/settings.ts'
 import {Connection} from '../sqlite/connection.ts'
 import {columnsOf, prepareSchema, SEQUENCES, tablesOf} from '../sqlite/schema.ts'
 import type {Session} from './connection.ts'

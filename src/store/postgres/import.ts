@@ -5,7 +5,7 @@
  */
 import {assert, AssertionFailed} from '../../lib/assert.ts'
 import type {Clock, Random} from '../../ports/runtime.ts'
-import {vacateLease} from '../sql/lease.ts'
+import {vacateLease} from '../sql/cluster/lease.ts'
 import {SCHEMA_VERSION} from '../sql/migrations.ts'
 import {all, DEFAULT_LIMITS, each, type Query} from '../sql/query.ts'
 import type {ExportSource, SourceTable} from '../sqlite/export.ts'

@@ -9,8 +9,8 @@
  */
 import {type Migration, MIGRATIONS, whyTooNew} from '../sql/migrations.ts'
 import {DEFAULT_LIMITS} from '../sql/query.ts'
-import {startNewIncarnation} from '../sql/restore-backup.ts'
-import {establish, type Identity, noticePlace} from '../sql/settings.ts'
+import {startNewIncarnation} from '../sql/cluster/restore-backup.ts'
+import {establish, type Identity, noticePlace} from '../sql/cluster/settings.ts'
 import {postgresDialect, SCHEMA_LOCK, type Session} from './connection.ts'
 import {sqlState, textOf} from './errors.ts'
 import type {Statements} from './statements.ts'

@@ -4,12 +4,12 @@
 import type {Idempotency, RestoreEntry} from '../../ports/job-store.ts'
 import type {FinishItem, OutputAppend} from '../../ports/node-store.ts'
 import type {Store} from '../../ports/store.ts'
-import {bindToken, issueToken, tokenRefusal} from './agent-tokens.ts'
-import {activeClaims, cancelled, claim, releaseClaims, verifyClaims} from './claims.ts'
-import {recordChanges} from './audit.ts'
-import {audit, revision, revisions} from './audit-list.ts'
-import {deleteJob, resetHistory} from './delete-job.ts'
-import {cancelExecution, finish, markLost} from './finish.ts'
+import {bindToken, issueToken, tokenRefusal} from './access/agent-tokens.ts'
+import {activeClaims, cancelled, claim, releaseClaims, verifyClaims} from './executions/claims.ts'
+import {recordChanges} from './access/audit.ts'
+import {audit, revision, revisions} from './access/audit-list.ts'
+import {deleteJob, resetHistory} from './jobs/delete-job.ts'
+import {cancelExecution, finish, markLost} from './executions/finish.ts'
 import {
   busy,
   execution,
@@ -19,21 +19,21 @@ import {
   outputSince,
   statistics,
   totals,
-} from './history.ts'
+} from './launches/history.ts'
 import {
   endFiringPause,
   firingPauses,
   jobsWithoutNode,
   pauseFiring,
   removeEndedPauses,
-} from './firing.ts'
-import {job, jobs} from './job-list.ts'
-import {earlierRun, earlierSubmit, keyOf} from './idempotency.ts'
-import {toggle} from './jobs.ts'
-import {applyLaunches, candidates, requestRun} from './launches.ts'
-import {acquireLease, heldLease, leader, renewLease, resignLease} from './lease.ts'
-import {endFutureWaits, replan, resumeFiring} from './planning.ts'
-import {pruneAudit} from './audit-prune.ts'
+} from './jobs/firing.ts'
+import {job, jobs} from './jobs/job-list.ts'
+import {earlierRun, earlierSubmit, keyOf} from './jobs/idempotency.ts'
+import {toggle} from './jobs/jobs.ts'
+import {applyLaunches, candidates, requestRun} from './launches/launches.ts'
+import {acquireLease, heldLease, leader, renewLease, resignLease} from './cluster/lease.ts'
+import {endFutureWaits, replan, resumeFiring} from './jobs/planning.ts'
+import {pruneAudit} from './access/audit-prune.ts'
 import {
   beat,
   failMember,
@@ -43,9 +43,9 @@ import {
   pruneMembers,
   removeMember,
   setScheduling,
-} from './members.ts'
-import {appendOutput} from './output.ts'
-import {prune} from './prune.ts'
+} from './cluster/members.ts'
+import {appendOutput} from './executions/output.ts'
+import {prune} from './cluster/prune.ts'
 import {
   listWrite,
   longRead,
@@ -57,17 +57,24 @@ import {
   type WriteMethod,
 } from './method.ts'
 import type {Query, Transaction} from './query.ts'
-import {applyReassignments, endStuck, loadStuck} from './reassign.ts'
-import {restore} from './restore-jobs.ts'
-import * as stored from './secrets.ts'
-import {isIndependent, previewSubmit, submit, submitAll} from './submit.ts'
-import {backupState, recordBackup} from './backup-state.ts'
-import {agreeSignInKey, agreeTimezone, firingPaused, paused, probe, setPaused} from './settings.ts'
-import {createSession, sessions} from './sessions.ts'
-import {defaultTimezone, planZone, setTimezone} from './timezone.ts'
-import * as access from './tokens.ts'
-import {loadDue, loadRequests} from './undecided.ts'
-import {usage} from './usage.ts'
+import {applyReassignments, endStuck, loadStuck} from './launches/reassign.ts'
+import {restore} from './jobs/restore-jobs.ts'
+import * as stored from './access/secrets.ts'
+import {isIndependent, previewSubmit, submit, submitAll} from './jobs/submit.ts'
+import {backupState, recordBackup} from './cluster/backup-state.ts'
+import {
+  agreeSignInKey,
+  agreeTimezone,
+  firingPaused,
+  paused,
+  probe,
+  setPaused,
+} from './cluster/settings.ts'
+import {createSession, sessions} from './access/sessions.ts'
+import {defaultTimezone, planZone, setTimezone} from './jobs/timezone.ts'
+import * as access from './access/tokens.ts'
+import {loadDue, loadRequests} from './launches/undecided.ts'
+import {usage} from './cluster/usage.ts'
 
 export const METHODS = {
   submit: write(submit, {

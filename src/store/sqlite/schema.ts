@@ -3,10 +3,10 @@
  * the tables and columns of a store from the file itself, so that a copy misses none.
  */
 import {statSync} from 'node:fs'
-import {vacateLease} from '../sql/lease.ts'
+import {vacateLease} from '../sql/cluster/lease.ts'
 import {type Migration, MIGRATIONS, whyTooNew} from '../sql/migrations.ts'
 import {DEFAULT_LIMITS, type Row, type Sequence} from '../sql/query.ts'
-import {startNewIncarnation} from '../sql/restore-backup.ts'
+import {startNewIncarnation} from '../sql/cluster/restore-backup.ts'
 import {
   establish,
   type Identity,
@@ -16,7 +16,7 @@ import {
   noticePlace,
   type Place,
   putMeta,
-} from '../sql/settings.ts'
+} from '../sql/cluster/settings.ts'
 import {type Connection, sqliteDialect} from './connection.ts'
 import type {StoreMark} from './mark.ts'
 

@@ -1,7 +1,7 @@
 /** Sessions of browsers in the store: their expiry, their limits, and their end with their token. */
 import assert from 'node:assert/strict'
 import type {NewSession} from '../../../src/ports/token-store.ts'
-import {SESSIONS_MAX, SESSIONS_OF_OWNER_MAX} from '../../../src/store/sql/sessions.ts'
+import {SESSIONS_MAX, SESSIONS_OF_OWNER_MAX} from '../../../src/store/sql/access/sessions.ts'
 import {ALL_AUDIT} from './audit.ts'
 import type {Case} from './case.ts'
 import {DAY, type Scene} from './scene.ts'

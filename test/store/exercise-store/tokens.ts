@@ -1,7 +1,7 @@
 /** Tokens and policies in the store, and what they decide there: storing a job, and the rows of lists. */
 import assert from 'node:assert/strict'
 import {BELFRY} from '../../../src/core/audit.ts'
-import type {NameFilter} from '../../../src/core/authorization.ts'
+import type {NameFilter} from '../../../src/core/access/authorization.ts'
 import type {NewToken} from '../../../src/ports/token-store.ts'
 import type {Case} from './case.ts'
 import {ALL_JOBS, ALL_ROWS, aSpec, DAY, type Scene} from './scene.ts'

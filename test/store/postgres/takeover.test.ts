@@ -7,7 +7,7 @@ import {beginTransaction, postgresDialect} from '../../../src/store/postgres/con
 import {Primary} from '../../../src/store/postgres/primary.ts'
 import {Statements} from '../../../src/store/postgres/statements.ts'
 import {parseAddress} from '../../../src/store/postgres/url.ts'
-import {fence} from '../../../src/store/sql/lease.ts'
+import {fence} from '../../../src/store/sql/cluster/lease.ts'
 import {DEFAULT_LIMITS} from '../../../src/store/sql/query.ts'
 import {type Cluster, withCluster} from '../../support/postgres-cluster.ts'
 import {TestPostgres} from '../../support/postgres.ts'

@@ -1,0 +1,227 @@
+/**
+ * Error replies: a problem document (RFC 9457), or lines of text for errors of a submit. An error that is
+ * neither a `DomainError` nor the client's fault is internal: status 500 with an id, and no details.
+ */
+import type {Socket} from 'node:net'
+import {DomainError, REFUSAL_TITLES, type RefusalCode} from '../../core/errors.ts'
+import {type Finding, sentenceOf} from '../../core/findings.ts'
+import type {ProblemJson} from '../../wire/cluster.ts'
+import {QueryProblem} from '../../wire/query.ts'
+import {endConnection} from '../security/connections.ts'
+
+export const PROBLEM_TYPE = 'application/problem+json; charset=utf-8'
+export const TEXT_TYPE = 'text/plain; charset=utf-8'
+
+const ALWAYS_PROBLEM: ReadonlySet<number> = new Set([401, 403, 421, 422, 429])
+
+/** Statuses that are a problem document even as the reply to a submit. */
+export function isAlwaysProblem(status: number): boolean {
+  return ALWAYS_PROBLEM.has(status)
+}
+
+/** The HTTP status of every error code. */
+export const REFUSAL_STATUSES: Readonly<Record<RefusalCode, number>> = {
+  payload_unparsable: 400,
+  job_invalid: 400,
+  body_invalid: 400,
+  query_invalid: 400,
+  parameter_unknown: 400,
+  schedule_invalid: 400,
+  policy_invalid: 400,
+  token_invalid: 400,
+  secret_invalid: 400,
+  restore_invalid: 400,
+  request_malformed: 400,
+  token_required: 401,
+  session_refused: 403,
+  token_not_configured: 403,
+  not_allowed: 403,
+  origin_refused: 403,
+  route_unknown: 404,
+  job_unknown: 404,
+  parent_unknown: 404,
+  execution_unknown: 404,
+  launch_unknown: 404,
+  revision_unknown: 404,
+  policy_unknown: 404,
+  token_unknown: 404,
+  secret_unknown: 404,
+  session_unknown: 404,
+  member_unknown: 404,
+  method_not_allowed: 405,
+  request_timeout: 408,
+  launch_open: 409,
+  no_target: 409,
+  job_has_dependents: 409,
+  execution_over: 409,
+  member_present: 409,
+  member_ambiguous: 409,
+  token_not_first: 409,
+  too_many_tokens: 409,
+  secret_key_unusable: 409,
+  too_many_secrets: 409,
+  too_many_pauses: 409,
+  backup_running: 409,
+  restore_running: 409,
+  idempotency_in_progress: 409,
+  precondition_failed: 412,
+  body_too_large: 413,
+  encoding_unsupported: 415,
+  expectation_unsupported: 417,
+  host_not_served: 421,
+  idempotency_mismatch: 422,
+  too_many_failures: 429,
+  too_many_sessions: 429,
+  too_many_runs: 429,
+  headers_too_large: 431,
+  internal: 500,
+  submissions_paused: 503,
+  store_unavailable: 503,
+  outcome_unknown: 503,
+  no_leader: 503,
+  too_many_streams: 503,
+  too_many_lists: 503,
+  too_many_agents: 503,
+}
+
+const BEARER = 'Bearer realm="belfry"'
+const BASIC = 'Basic realm="belfry", charset="UTF-8"'
+
+export interface ErrorReply {
+  readonly status: number
+  readonly contentType: string
+  readonly body: string
+  readonly headers: ReplyHeaders
+}
+
+/** A header with several values is sent as several fields. */
+export type ReplyHeaders = Readonly<Record<string, string | string[]>>
+
+interface ErrorForm {
+  /** The route is a submit. */
+  readonly asText: boolean
+  readonly pretty: boolean
+  /** The client is a script of a web page. */
+  readonly isScript: boolean
+}
+
+export function errorReply(
+  refusal: DomainError,
+  {asText, pretty, isScript}: ErrorForm,
+): ErrorReply {
+  const status = REFUSAL_STATUSES[refusal.code]
+  const headers: Record<string, string | string[]> = {}
+  if (refusal.retryAfterSeconds !== null)
+    headers['retry-after'] = String(Math.ceil(refusal.retryAfterSeconds))
+  // A browser opens its login dialog for Basic. It should do so for pages, but not for their scripts. Basic
+  // is first, in a field of its own: clients that wait for a challenge may read only the first one.
+  if (status === 401) headers['www-authenticate'] = isScript ? BEARER : [BASIC, BEARER]
+  if (status === 415) headers['accept-encoding'] = 'identity'
+  if (asText && !isAlwaysProblem(status))
+    return {status, contentType: TEXT_TYPE, body: textOf(refusal), headers}
+  const problem = problemOf(refusal.code, refusal.message, refusal.members)
+  const body = JSON.stringify(problem, null, pretty ? 2 : undefined)
+  return {status, contentType: PROBLEM_TYPE, body, headers}
+}
+
+/** The message, and a line for each further fault. */
+function textOf({message, members}: DomainError): string {
+  const {errors = []} = members as {errors?: readonly Finding[]}
+  return [message, ...errors.slice(1).map(sentenceOf)].map((line) => `${line}\n`).join('')
+}
+
+/** The reply to an internal error shows only the id, under which the log has the error. */
+export function internalError(id: string): DomainError {
+  return new DomainError('internal', `Internal error, try again later (id ${id})`, {members: {id}})
+}
+
+/** The error as a `DomainError`; `null` for an internal error. */
+export function asRefusal(error: unknown): DomainError | null {
+  if (error instanceof DomainError) return error
+  if (error instanceof QueryProblem)
+    return new DomainError('query_invalid', `${error.message}.`, {cause: error})
+  const status = clientStatusOf(error)
+  if (status === null) return null
+  if (status === 413) return tooLarge(error)
+  return new DomainError('request_malformed', 'The request is malformed.', {cause: error})
+}
+
+export function tooLarge(cause?: unknown): DomainError {
+  return new DomainError('body_too_large', 'The body exceeds the limit of this route.', {cause})
+}
+
+function problemOf(
+  code: RefusalCode,
+  detail: string,
+  members: Readonly<Record<string, unknown>> = {},
+): ProblemJson {
+  return {
+    ...members,
+    type: `urn:belfry:error:${code}`,
+    title: REFUSAL_TITLES[code],
+    status: REFUSAL_STATUSES[code],
+    detail,
+    message: detail,
+    code,
+  }
+}
+
+/** Errors of Fastify and its plugins carry a status. `null` unless it blames the client. */
+function clientStatusOf(error: unknown): number | null {
+  if (typeof error !== 'object' || error === null || !('statusCode' in error)) return null
+  const {statusCode} = error
+  return typeof statusCode === 'number' && statusCode >= 400 && statusCode < 500 ? statusCode : null
+}
+
+const PARSER_CODES: Readonly<Record<string, RefusalCode>> = {
+  HPE_HEADER_OVERFLOW: 'headers_too_large',
+  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
+}
+
+const REASON_PHRASES: Readonly<Record<number, string>> = {
+  400: 'Bad Request',
+  408: 'Request Timeout',
+  431: 'Request Header Fields Too Large',
+}
+
+/** Headers of replies to requests that reach no route, and so no hook. */
+export const BARE_HEADERS: Readonly<Record<string, string>> = {
+  'x-content-type-options': 'nosniff',
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+  'cache-control': 'no-store',
+}
+
+/** As lines of a reply that is written to the socket. */
+export function headerLines(headers: ReplyHeaders): string[] {
+  return Object.entries(headers).flatMap(([name, value]) =>
+    [value].flat().map((each) => `${name}: ${each}`),
+  )
+}
+
+/** Replies to bytes that are no HTTP request. There is no route and no header, only the socket. */
+export function replyToMalformedRequest(
+  error: NodeJS.ErrnoException,
+  socket: Socket,
+  nodeName: string,
+): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy()
+    return
+  }
+  const code = PARSER_CODES[error.code ?? ''] ?? 'request_malformed'
+  const status = REFUSAL_STATUSES[code]
+  const body = JSON.stringify(problemOf(code, `${REFUSAL_TITLES[code]}.`))
+  endConnection(
+    socket,
+    [
+      `HTTP/1.1 ${status} ${REASON_PHRASES[status] ?? ''}`,
+      `Content-Type: ${PROBLEM_TYPE}`,
+      `Content-Length: ${Buffer.byteLength(body)}`,
+      `X-Whom: ${nodeName}`,
+      ...headerLines(BARE_HEADERS),
+      'Connection: close',
+      '',
+      body,
+    ].join('\r\n'),
+  )
+}

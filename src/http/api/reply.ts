@@ -1,0 +1,208 @@
+/**
+ * Successful replies: JSON compact or indented, safe header values, and long lists in chunks. A hundred
+ * thousand rows are neither one string in memory nor one pause of the event loop.
+ */
+import {createHash} from 'node:crypto'
+import {Readable} from 'node:stream'
+import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
+import {decide, jobPath, shownJobs} from '../../core/access/authorization.ts'
+import type {JobConditions, JobRecord} from '../../core/job.ts'
+import type {Page, Slice} from '../../ports/page.ts'
+import type {Clock} from '../../ports/runtime.ts'
+import {encodeJob, type JobJson} from '../../wire/job.ts'
+import {PAGE_ROWS_MAX} from '../../wire/query.ts'
+import type {LongLists} from './long-lists.ts'
+import {callerOf, isPretty} from './request.ts'
+
+export const JSON_TYPE = 'application/json; charset=utf-8'
+
+/** Rows encoded before the event loop gets a turn: some milliseconds of jobs. */
+const CHUNK_ROWS = 500
+/** A client that reads 10 KB/s takes some seconds for it. */
+const PIECE_BYTES = 64 * 1024
+const IGNORED_FIELDS_SHOWN = 10
+const FIELD_NAME_LENGTH_MAX = 100
+/** Every client accepts this much in all headers together. */
+const WARNINGS_LENGTH_MAX = 4_096
+
+export function sendJson(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  status: number,
+  value: unknown,
+): FastifyReply {
+  const text = JSON.stringify(value, null, isPretty(request) ? 2 : undefined)
+  return reply.code(status).header('content-type', JSON_TYPE).send(text)
+}
+
+/** Replies to a change have no conditions. */
+type ShownJob = JobRecord & {readonly conditions?: JobConditions}
+
+/** A job in a list or a reply. It names only those dependents that the caller may read. */
+export function encodeJobFor(request: FastifyRequest, job: ShownJob): JobJson {
+  if (job.dependentJobs.length === 0) return encodeJob(job)
+  return encodeJob({...job, dependentJobs: shownJobs(callerOf(request), job.dependentJobs)})
+}
+
+/**
+ * The job with its `ETag`: the revision, which conditional writes compare, and a digest of the body. A strong
+ * validator must change with the body, and counters change without a revision. `more` is after its fields.
+ */
+export function sendJob(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  status: number,
+  job: ShownJob,
+  more: {readonly warnings?: readonly string[]} = {},
+): FastifyReply {
+  const body = encodeJobFor(request, job)
+  reply.header('etag', `"${job.revision}.${digestOf(body)}"`)
+  return sendJson(request, reply, status, {...body, ...more})
+}
+
+/** 64 bits: two bodies of one revision must differ in it. */
+const DIGEST_LENGTH = 11
+
+function digestOf(body: JobJson): string {
+  return createHash('sha256')
+    .update(JSON.stringify(body))
+    .digest('base64url')
+    .slice(0, DIGEST_LENGTH)
+}
+
+/**
+ * An array of rows with `X-Total-Count`. Short arrays are sent at once, long ones as a stream. `onSent` is
+ * called once when the rows are encoded or the client has disconnected.
+ */
+export function sendRows<Row>(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  clock: Clock,
+  page: Page<Row>,
+  encode: (row: Row) => unknown,
+  onSent: () => void = () => undefined,
+): FastifyReply {
+  reply.header('x-total-count', String(page.total))
+  if (page.rows.length <= CHUNK_ROWS) {
+    onSent()
+    return sendJson(request, reply, 200, page.rows.map(encode))
+  }
+  const chunks = rowChunks([...page.rows], encode, isPretty(request), clock)
+  const stream = Readable.from(chunks, {objectMode: false})
+  stream.once('close', onSent)
+  return reply.code(200).header('content-type', JSON_TYPE).send(stream)
+}
+
+/**
+ * As `sendJob`, for a change of a job that the caller may not be able to read: what it does, where, and how
+ * it went are then left empty.
+ */
+export function sendChangedJob(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  status: number,
+  job: JobRecord,
+  more: {readonly warnings?: readonly string[]} = {},
+): FastifyReply {
+  const isReadable = decide(callerOf(request), 'read', jobPath(job.spec.name)).allowed
+  return sendJob(request, reply, status, isReadable ? job : withoutDetails(job), more)
+}
+
+function withoutDetails(job: JobRecord): JobRecord {
+  const empty = {displayname: '', schedule: '', timezone: '', owner: '', ownerEmail: ''}
+  const nothing = {tags: {}, metadata: {}, processors: {}, executor: '', executorConfig: {}}
+  const spec = {...job.spec, ...empty, ...nothing, parentJob: ''}
+  const counters = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
+  return {...job, spec, counters, status: '', dependentJobs: []}
+}
+
+export interface ListParts {
+  readonly clock: Clock
+  readonly lists: LongLists
+}
+
+interface List<Row> {
+  readonly slice: Slice
+  readonly read: () => Promise<Page<Row>>
+  readonly encode: (row: Row) => unknown
+}
+
+/** Reads and sends a list. Throws `too_many_lists` for one without a limit. */
+export async function sendList<Row>(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  {clock, lists}: ListParts,
+  {slice, read, encode}: List<Row>,
+): Promise<FastifyReply> {
+  const isLong = slice.end === null || slice.end - slice.start > PAGE_ROWS_MAX
+  const leave = isLong ? await lists.enter() : () => undefined
+  try {
+    return sendRows(request, reply, clock, await read(), encode, leave)
+  } catch (error) {
+    leave()
+    throw error
+  }
+}
+
+/** Removes the rows that it has encoded: a slow client holds only the rest in memory. */
+async function* rowChunks<Row>(
+  remaining: Row[],
+  encode: (row: Row) => unknown,
+  pretty: boolean,
+  clock: Clock,
+): AsyncGenerator<string> {
+  const text = (row: Row) =>
+    pretty
+      ? `\n  ${JSON.stringify(encode(row), null, 2).replaceAll('\n', '\n  ')}`
+      : JSON.stringify(encode(row))
+  for (let start = '['; remaining.length > 0; start = ',') {
+    yield start + remaining.splice(0, CHUNK_ROWS).map(text).join(',')
+    await new Promise<void>((resolve) => {
+      clock.after(0, resolve)
+    })
+  }
+  yield pretty ? '\n]' : ']'
+}
+
+/**
+ * Sends large replies in pieces. A connection with TLS shows no progress before a write is complete, and a
+ * client without progress is disconnected: a write must not take long, however slow the client is.
+ */
+export function sendInPieces(app: FastifyInstance): void {
+  app.addHook('onSend', (_request, reply, payload: unknown, done) => {
+    const isWhole = typeof payload === 'string' || payload instanceof Uint8Array
+    if (!isWhole || payload.length <= PIECE_BYTES) return done(null, payload)
+    const bytes = typeof payload === 'string' ? Buffer.from(payload) : payload
+    reply.header('content-length', String(bytes.length))
+    done(null, Readable.from(piecesOf(bytes), {objectMode: false}))
+  })
+}
+
+function* piecesOf(bytes: Uint8Array): Generator<Uint8Array> {
+  for (let from = 0; from < bytes.length; from += PIECE_BYTES)
+    yield bytes.subarray(from, from + PIECE_BYTES)
+}
+
+/** `X-Ignored-Fields`: unknown fields of the request, percent-encoded. */
+export function setIgnoredFields(reply: FastifyReply, names: readonly string[]): void {
+  if (names.length === 0) return
+  const shown = names
+    .slice(0, IGNORED_FIELDS_SHOWN)
+    .map((name) => encodeURIComponent(name.slice(0, FIELD_NAME_LENGTH_MAX).toWellFormed()))
+  reply.header('x-ignored-fields', shown.join(', '))
+}
+
+/** Adds to `X-Warnings`: sentences for people. Characters that a header cannot carry are percent-encoded. */
+export function setWarnings(reply: FastifyReply, warnings: readonly string[]): void {
+  if (warnings.length === 0) return
+  const before = reply.getHeader('x-warnings')
+  const text = headerText(warnings.join('; '))
+  const whole = before === undefined ? text : `${String(before)}; ${text}`
+  reply.header('x-warnings', whole.slice(0, WARNINGS_LENGTH_MAX))
+}
+
+function headerText(text: string): string {
+  return text
+    .toWellFormed()
+    .replace(/[^\x20-\x7e]|%/gu, (character) => encodeURIComponent(character))
+}

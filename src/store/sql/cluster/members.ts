@@ -1,0 +1,312 @@
+/**
+ * Members: joining, heartbeats, failure, retention and removal. A node is removed only after its running
+ * executions have ended: an execution of a node that is no member would never be ended.
+ */
+import type {MemberRecord} from '../../../core/node.ts'
+import {formatDuration} from '../../../lib/duration.ts'
+import type {
+  BeatReply,
+  JoinRequest,
+  JoinResult,
+  MemberStore,
+  Heartbeat,
+  NodeLoad,
+  RemoveResult,
+} from '../../../ports/node-store.ts'
+import {recordChange} from '../access/audit.ts'
+import {endAll} from '../executions/finish.ts'
+import {RUNNING, WAITING} from '../launches/launches.ts'
+import {fence} from './lease.ts'
+import {all, one, oneEach, type Query, sendEach, type Transaction} from '../query.ts'
+import {BY_KEY, type ExecutionRow, keyOf, keyValues, memberOf, type MemberRow} from '../rows.ts'
+import {noteStandstillOfMembers, tooOldAt} from './standstill.ts'
+import {bindToken, tokenRefusal} from '../access/agent-tokens.ts'
+
+export const MEMBER_COLUMNS = `id, name, incarnation, address, port, tags, server, runs, version, slots,
+  status, started_at, heartbeat_at, cordoned_at, drain_until`
+/** What a join writes. Cordon and drain stay as they are. */
+const JOINED_COLUMNS = `id, name, incarnation, address, port, tags, server, runs, version, slots,
+  status, started_at, heartbeat_at`
+
+/** Condition for a present member. */
+const PRESENT = `status IN ('alive', 'leaving')`
+
+/**
+ * Admits a node. A known identity is admitted at once, which fences its previous incarnation, unless that one
+ * sends heartbeats and is not known to have ended: then the newcomer runs on a copy of its data directory. If
+ * another identity has the name but sends no heartbeats, the name is taken over; that member stays, as
+ * failed, until its executions have ended.
+ */
+export function* join(
+  tx: Transaction,
+  {member, ended, token}: JoinRequest,
+  freshMs: number,
+): Query<JoinResult> {
+  yield* lockName(tx, member.name)
+  const use = token === undefined ? null : {...token, node: member}
+  const early = use === null ? null : yield* tokenRefusal(tx, use)
+  if (early !== null) return {kind: 'token', refusal: early}
+  if (ended !== undefined) {
+    const alive = yield* aliveIncarnation(tx, member.id, freshMs)
+    const isOther = alive !== null && alive.incarnation !== member.incarnation
+    if (isOther && !ended.includes(alive.incarnation)) return {kind: 'alive', member: alive}
+  }
+  const holder = yield* one<{id: string}>(
+    // One in the future was stored by a wrong clock; a node that is alive has sent another since.
+    `SELECT id FROM members WHERE name = ? AND id <> ? AND heartbeat_at > ? AND heartbeat_at <= ?
+      AND ${PRESENT} ORDER BY heartbeat_at DESC LIMIT 1`,
+    [member.name, member.id, tx.now - freshMs, tx.now + freshMs],
+  )
+  if (holder !== null) return {kind: 'taken', by: holder.id}
+  yield* noteStandstillOfMembers(tx)
+  const refusal = use === null ? null : yield* bindToken(tx, use)
+  if (refusal !== null) return {kind: 'token', refusal}
+  yield* all(`UPDATE members SET status = 'failed' WHERE name = ? AND id <> ? AND ${PRESENT}`, [
+    member.name,
+    member.id,
+  ])
+  yield* all(
+    `INSERT INTO members (${JOINED_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'alive', ?, ?)
+      ON CONFLICT (id) DO UPDATE SET name = excluded.name, incarnation = excluded.incarnation,
+      address = excluded.address, port = excluded.port, tags = excluded.tags,
+      server = excluded.server, runs = excluded.runs, version = excluded.version,
+      slots = excluded.slots, status = excluded.status, started_at = excluded.started_at,
+      heartbeat_at = excluded.heartbeat_at`,
+    [
+      member.id,
+      member.name,
+      member.incarnation,
+      member.address,
+      member.port,
+      JSON.stringify(member.tags),
+      member.server ? 1 : 0,
+      member.runs ? 1 : 0,
+      member.version,
+      member.slots,
+      tx.now,
+      tx.now,
+    ],
+  )
+  // Created at once, so that concurrent claims of the node have a row to lock.
+  yield* all(
+    `INSERT INTO node_claims (node_id, token) VALUES (?, '') ON CONFLICT (node_id) DO NOTHING`,
+    [member.id],
+  )
+  return {kind: 'joined'}
+}
+
+/** The member with this identity, locked, if it is present and its last heartbeat is fresh. */
+function* aliveIncarnation(
+  tx: Transaction,
+  id: string,
+  freshMs: number,
+): Query<MemberRecord | null> {
+  const row = yield* one<MemberRow>(
+    `SELECT ${MEMBER_COLUMNS} FROM members
+      WHERE id = ? AND heartbeat_at > ? AND ${PRESENT}${tx.dialect.forUpdate}`,
+    [id, tx.now - freshMs],
+  )
+  return row === null ? null : memberOf(row)
+}
+
+/**
+ * Stores heartbeats; one reply for each, in order. One statement updates all present members; a member that
+ * failed or left returns through `returnMember`.
+ */
+export function* beat(tx: Transaction, beats: readonly Heartbeat[]): Query<readonly BeatReply[]> {
+  const replies: BeatReply[] = []
+  for (const round of roundsOf(beats)) {
+    const updated = yield* oneEach(
+      `UPDATE members SET heartbeat_at = ?, status = ?
+        WHERE id = ? AND incarnation = ? AND ${PRESENT} RETURNING id`,
+      round.map(({nodeId, incarnation, status}) => [tx.now, status, nodeId, incarnation]),
+    )
+    for (const [at, each] of round.entries())
+      replies[each.index] = updated[at] === null ? yield* returnMember(tx, each) : 'ok'
+  }
+  return replies
+}
+
+/** Splits heartbeats into rounds with one of each node, in order, so that the last one is applied last. */
+function roundsOf(beats: readonly Heartbeat[]): (Heartbeat & {readonly index: number})[][] {
+  const rounds: (Heartbeat & {readonly index: number})[][] = []
+  const counts = new Map<string, number>()
+  for (const [index, each] of beats.entries()) {
+    const before = counts.get(each.nodeId) ?? 0
+    counts.set(each.nodeId, before + 1)
+    rounds[before] ??= []
+    rounds[before].push({...each, index})
+  }
+  return rounds
+}
+
+/** Heartbeat of a member that is not present. Two identities are never present under one name. */
+function* returnMember(
+  tx: Transaction,
+  {nodeId, incarnation, status}: Heartbeat,
+): Query<BeatReply> {
+  const named = yield* one<{name: string}>(`SELECT name FROM members WHERE id = ?`, [nodeId])
+  if (named === null) return 'unknown'
+  yield* lockName(tx, named.name)
+  // Read again under the lock: the member may have been removed, rejoined, or lost its name meanwhile.
+  const known = yield* one<{incarnation: string}>(`SELECT incarnation FROM members WHERE id = ?`, [
+    nodeId,
+  ])
+  if (known === null) return 'unknown'
+  if (known.incarnation !== incarnation) return 'fenced'
+  const holder = yield* one(
+    `SELECT id FROM members WHERE name = ? AND id <> ? AND ${PRESENT} LIMIT 1`,
+    [named.name, nodeId],
+  )
+  if (holder !== null && status !== 'left') return 'taken'
+  yield* all(`UPDATE members SET heartbeat_at = ?, status = ? WHERE id = ?`, [
+    tx.now,
+    status,
+    nodeId,
+  ])
+  return 'ok'
+}
+
+/** Serializes nodes that join under a name or return to it, and waits for claims of its members. */
+function* lockName(tx: Transaction, name: string): Query<void> {
+  yield* all(`SELECT id FROM members WHERE name = ? ORDER BY id${tx.dialect.forUpdate}`, [name])
+}
+
+export function* members(_tx: Transaction): Query<readonly MemberRecord[]> {
+  const rows = yield* all<MemberRow>(`SELECT ${MEMBER_COLUMNS} FROM members ORDER BY name, id`)
+  return rows.map(memberOf)
+}
+
+export function* nodeLoads(_tx: Transaction): Query<readonly NodeLoad[]> {
+  const rows = yield* all<{id: string; running: number; waiting: number}>(
+    `SELECT m.id, ${RUNNING} AS running, ${WAITING} AS waiting FROM members m`,
+  )
+  return rows.map(({id, running, waiting}) => ({nodeId: id, running, waiting}))
+}
+
+/**
+ * The lock on the whole row waits for claims of the node in progress, which lock its key. A crash after the
+ * commit loses only the notifications: everything else follows from these two columns.
+ */
+export function* setScheduling(
+  tx: Transaction,
+  {nodeId, change, actor}: Parameters<MemberStore['setScheduling']>[0],
+): Query<MemberRecord | null> {
+  const row = yield* one<MemberRow>(
+    `SELECT ${MEMBER_COLUMNS} FROM members WHERE id = ?${tx.dialect.forUpdate}`,
+    [nodeId],
+  )
+  if (row === null) return null
+  const before = memberOf(row)
+  const cordonedAt = change.kind === 'uncordon' ? null : (before.cordonedAt ?? tx.now)
+  const {drainUntil: earlier} = before
+  const isOver = before.cordonedAt !== null && earlier !== null && earlier <= tx.now
+  // A cordon of a cordoned node keeps a deadline that is over. Servers of schema 4 left one at an uncordon.
+  const kept = isOver && cordonedAt !== null ? earlier : null
+  const drainUntil = change.kind === 'drain' ? tx.now + change.deadlineMs : kept
+  if (cordonedAt === before.cordonedAt && drainUntil === before.drainUntil) return before
+  if (isOver) yield* noteDrained(tx, nodeId)
+  yield* all(`UPDATE members SET cordoned_at = ?, drain_until = ? WHERE id = ?`, [
+    cordonedAt,
+    drainUntil,
+    nodeId,
+  ])
+  const deadline = change.kind === 'drain' ? `, deadline ${formatDuration(change.deadlineMs)}` : ''
+  const what = {action: `member.${change.kind}`, on: 'member', target: before.name} as const
+  yield* recordChange(tx, {actor, ...what, detail: `id ${nodeId}${deadline}`})
+  return {...before, cordonedAt, drainUntil}
+}
+
+/** What the deadline has stopped may end later: its end is that of the drain. Locked as a finish locks. */
+function* noteDrained(tx: Transaction, nodeId: string): Query<void> {
+  const rows = yield* all<ExecutionRow>(
+    `SELECT group_id, node_name, attempt FROM executions WHERE node_id = ? AND status = 'running'
+      ORDER BY group_id, node_name, attempt${tx.dialect.forUpdate}`,
+    [nodeId],
+  )
+  yield* sendEach(
+    `UPDATE executions SET cancel_reason = 'node_drained' WHERE ${BY_KEY}`,
+    rows.map((row) => keyValues(keyOf(row))),
+  )
+}
+
+export function* failMember(
+  tx: Transaction,
+  {term, nodeId, observed}: Parameters<MemberStore['failMember']>[0],
+): Query<boolean> {
+  yield* fence(tx, term)
+  const failed = yield* one(
+    `UPDATE members SET status = 'failed'
+      WHERE id = ? AND incarnation = ? AND heartbeat_at = ? AND ${PRESENT} RETURNING id`,
+    [nodeId, observed.incarnation, observed.heartbeatAt],
+  )
+  return failed !== null
+}
+
+/** One condition for each status, so that the partial index of that status is used. */
+const HAS_NO_EXECUTIONS = (['pending', 'running'] as const)
+  .map((status) => {
+    const execution = `SELECT 1 FROM executions e WHERE e.node_id = members.id AND e.status = '${status}'`
+    return `NOT EXISTS (${execution})`
+  })
+  .join(' AND ')
+
+/** Deletes members without executions that left or failed long ago. */
+export function* pruneMembers(
+  tx: Transaction,
+  {term, leftAfterMs, failedAfterMs, limit}: Parameters<MemberStore['pruneMembers']>[0],
+): Query<readonly MemberRecord[]> {
+  yield* fence(tx, term)
+  // Skip locked members: a lock means a concurrent heartbeat or claim.
+  const lock = tx.dialect.locking ? ' FOR UPDATE SKIP LOCKED' : ''
+  const found = yield* all<{id: string}>(
+    `SELECT id FROM members WHERE ((status = 'left' AND heartbeat_at <= ?)
+      OR (status = 'failed' AND heartbeat_at <= ?)) AND ${HAS_NO_EXECUTIONS}
+      ORDER BY heartbeat_at, id LIMIT ?${lock}`,
+    [yield* tooOldAt(tx, leftAfterMs), yield* tooOldAt(tx, failedAfterMs), limit],
+  )
+  const pruned: MemberRecord[] = []
+  for (const {id} of found) {
+    // Checked again under the lock: a claim may have committed just before.
+    const row = yield* one<MemberRow>(
+      `DELETE FROM members WHERE id = ? AND ${HAS_NO_EXECUTIONS} RETURNING ${MEMBER_COLUMNS}`,
+      [id],
+    )
+    if (row === null) continue
+    yield* deleteClaims(id)
+    pruned.push(memberOf(row))
+  }
+  return pruned
+}
+
+/** Locks the member first, as a claim does: the claim is visible here, or it takes nothing. */
+export function* removeMember(
+  tx: Transaction,
+  {nodeId, limit, jitter, actor}: Parameters<MemberStore['removeMember']>[0],
+): Query<RemoveResult> {
+  const row = yield* one<MemberRow>(
+    `SELECT ${MEMBER_COLUMNS} FROM members WHERE id = ?${tx.dialect.forUpdate}`,
+    [nodeId],
+  )
+  if (row === null) return {kind: 'unknown'}
+  const member = memberOf(row)
+  const {status} = member
+  if (status === 'alive' || status === 'leaving') return {kind: 'present', member}
+  const running = yield* all<ExecutionRow>(
+    `SELECT group_id, node_name, attempt FROM executions WHERE node_id = ? AND status = 'running'
+      ORDER BY started_at, group_id, attempt, node_name LIMIT ?`,
+    [nodeId, limit],
+  )
+  const reason = status === 'left' ? 'node_stopped' : 'node_lost'
+  const finished = yield* endAll(tx, running.map(keyOf), 'lost', reason, jitter)
+  if (running.length === limit) return {kind: 'ending', finished}
+  yield* all(`DELETE FROM members WHERE id = ?`, [nodeId])
+  yield* deleteClaims(nodeId)
+  const what = {action: 'member.remove', on: 'member', target: member.name} as const
+  yield* recordChange(tx, {actor, ...what, detail: `id ${nodeId}`})
+  return {kind: 'removed', member, finished}
+}
+
+function* deleteClaims(nodeId: string): Query<void> {
+  yield* all(`DELETE FROM node_claims WHERE node_id = ?`, [nodeId])
+}

@@ -1,0 +1,254 @@
+/**
+ * Loads and writes the rows of a batch of ends. Locks launches first, in the order of their numbers, then
+ * jobs in the order of their ids: concurrent batches wait for each other but never deadlock.
+ */
+import type {JobStatus} from '../../../core/job.ts'
+import {reasonText} from '../../../core/launch-record.ts'
+import {planDefinition} from '../../../core/next-time.ts'
+import {assert} from '../../../lib/assert.ts'
+import {recordChange, replacedBy} from '../access/audit.ts'
+import {softDelete} from '../jobs/delete-job.ts'
+import {executionId} from '../../../core/execution.ts'
+import {FinishBatch, type BatchJob} from '../../../core/finish-batch.ts'
+import {type BatchEnd, isOpen, loadExecutions} from './finish-executions.ts'
+import {applyChanges, loadJobs} from '../jobs/jobs.ts'
+import {newLaunch} from '../launches/launch-rows.ts'
+import {dropOutput} from './output.ts'
+import {
+  each,
+  oneEach,
+  type Query,
+  send,
+  sendEach,
+  together,
+  type Transaction,
+  type Values,
+} from '../query.ts'
+import {
+  BY_KEY,
+  INSERT_LAUNCH,
+  INSERT_PENDING,
+  keyValues,
+  LAUNCH_COLUMNS,
+  launchOf,
+  type LaunchRow,
+  launchValues,
+  pendingValues,
+} from '../rows.ts'
+import {zoning} from '../cluster/settings.ts'
+
+interface FinishJobRow {
+  readonly id: number
+  readonly name: string
+  readonly retries: number
+  readonly ephemeral: number
+  readonly disabled: number
+  readonly success_count: number
+  readonly error_count: number
+  readonly last_success: number | null
+  readonly last_error: number | null
+  readonly status: JobStatus
+  readonly status_group: number
+  readonly deleted_at: number | null
+}
+
+/** Locks and loads the launches of these ends, the executions that the ends may change, and the jobs. */
+export function* loadFinishBatch(tx: Transaction, ends: readonly BatchEnd[]): Query<FinishBatch> {
+  const groups = [...new Set(ends.map(({key}) => key.group))].toSorted((a, b) => a - b)
+  // The launches are locked before their executions are looked up.
+  const [launches, executions] = yield* together(
+    oneEach<LaunchRow>(
+      `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE group_id = ?${tx.dialect.forUpdate}`,
+      groups.map((group) => [group]),
+    ),
+    loadExecutions(tx, groups, ends),
+  )
+  const batch = new FinishBatch(tx.now)
+  const found = launches.filter((row) => row !== null)
+  launches.forEach((row, index) => {
+    if (row === null) return
+    const launch = {record: launchOf(row), ...executions[index]!, changed: false}
+    batch.launches.set(row.group_id, launch)
+  })
+  const owners = [...new Set(found.map((row) => row.job_id))]
+  const dependents = tx.dialect.locking ? yield* dependentIds(succeedingJobs(batch, ends)) : []
+  const jobIds = [...new Set([...owners, ...dependents])].toSorted((a, b) => a - b)
+  const jobs = yield* oneEach<FinishJobRow>(
+    `SELECT id, name, retries, ephemeral, disabled, success_count, error_count, last_success,
+      last_error, status, status_group, deleted_at FROM jobs WHERE id = ?${tx.dialect.forUpdate}`,
+    jobIds.map((id) => [id]),
+  )
+  for (const row of jobs) if (row !== null) batch.jobs.set(row.id, batchJob(row))
+  return batch
+}
+
+/** Jobs of the launches that may succeed in this batch: all executions have ended then, one of them well. */
+function succeedingJobs(batch: FinishBatch, ends: readonly BatchEnd[]): number[] {
+  const ended = new Set(ends.map(({key}) => executionId(key)))
+  const well = new Set(ends.flatMap(({key, status}) => (status === 'succeeded' ? key.group : [])))
+  const launches = [...batch.launches.values()].filter(({record, executions, hasOpenRest}) => {
+    const others = executions.filter((each) => isOpen(each) && !ended.has(executionId(each.record)))
+    return well.has(record.group) && !hasOpenRest && others.length === 0
+  })
+  return [...new Set(launches.map(({record}) => record.jobId))]
+}
+
+/**
+ * Dependents, which may get a launch. They are locked with the other jobs, in one order: a concurrent
+ * deletion would otherwise leave a request without a job.
+ */
+function* dependentIds(jobIds: readonly number[]): Query<number[]> {
+  const rows = yield* each<{id: number}>(
+    `SELECT child.id FROM jobs owner JOIN jobs child ON child.parent = owner.name
+      AND child.parent <> '' AND child.deleted_at IS NULL WHERE owner.id = ?`,
+    jobIds.map((id) => [id]),
+  )
+  return rows.flat().map(({id}) => id)
+}
+
+function batchJob(row: FinishJobRow): BatchJob {
+  return {
+    id: row.id,
+    name: row.name,
+    retries: row.retries,
+    ephemeral: row.ephemeral === 1,
+    disabled: row.disabled === 1,
+    counters: {
+      successCount: row.success_count,
+      errorCount: row.error_count,
+      lastSuccess: row.last_success,
+      lastError: row.last_error,
+    },
+    status: row.status,
+    statusGroup: row.status_group,
+    live: row.deleted_at === null,
+    changed: false,
+    keptGroup: null,
+    quarantinedBy: null,
+  }
+}
+
+const END = `UPDATE executions SET status = ?, started_at = ?, finished_at = ?, exit_code = ?,
+  reason = ?, output_head = ?, output_foot = ?, output_bytes = ?, late_result = ?,
+  cancel_requested_at = ? WHERE ${BY_KEY}`
+const CLOSE = `UPDATE launches SET open = ?, retries_ended = ?, node_deaths = ? WHERE group_id = ?`
+const COUNT = `UPDATE jobs SET success_count = ?, error_count = ?, last_success = ?, last_error = ?,
+  status = ?, status_group = ? WHERE id = ?`
+
+export function* writeFinishBatch(tx: Transaction, batch: FinishBatch): Query<void> {
+  yield* writeExecutions(batch)
+  const launches = [...batch.launches.values()].filter(({changed}) => changed)
+  yield* sendEach(
+    CLOSE,
+    launches.map(({record: {open, retriesEnded, nodeDeaths, group}}) => {
+      return [open ? 1 : 0, retriesEnded ? 1 : 0, nodeDeaths, group]
+    }),
+  )
+  const jobs = [...batch.jobs.values()].filter(({changed}) => changed)
+  yield* sendEach(
+    COUNT,
+    jobs.map(({id, counters, status, statusGroup}) => {
+      const {successCount, errorCount, lastSuccess, lastError} = counters
+      return [successCount, errorCount, lastSuccess, lastError, status, statusGroup, id]
+    }),
+  )
+  yield* launchDependents(tx, batch)
+  for (const job of jobs) {
+    if (job.keptGroup !== null)
+      yield* softDelete(tx, job.id, {why: 'ephemeral', keptGroup: job.keptGroup})
+    else if (job.quarantinedBy !== null) yield* quarantine(tx, job, job.quarantinedBy)
+  }
+  // Last, so that the row of today, which every server writes, is locked only for the commit.
+  yield* countDays(batch)
+}
+
+function* writeExecutions(batch: FinishBatch): Query<void> {
+  const updates: Values[] = []
+  const inserts: Values[] = []
+  for (const {executions} of batch.launches.values()) {
+    for (const {record, nodeId, change} of executions) {
+      // A retry cancelled by a later end of the same batch is inserted first and ended by the update.
+      if (change === 'insert') inserts.push(pendingValues({...record, nodeId}))
+      const ended = change === 'update' || (change === 'insert' && record.status !== 'pending')
+      if (ended)
+        updates.push([
+          record.status,
+          record.startedAt,
+          record.finishedAt,
+          record.exitCode,
+          record.reason,
+          record.outputHead,
+          record.outputFoot,
+          record.outputBytes,
+          record.lateResult,
+          record.cancelRequestedAt,
+          ...keyValues(record),
+        ])
+    }
+  }
+  yield* sendEach(INSERT_PENDING, inserts)
+  yield* sendEach(END, updates)
+  if (batch.removed.length === 0) return
+  yield* sendEach(`DELETE FROM executions WHERE ${BY_KEY}`, batch.removed.map(keyValues))
+  yield* dropOutput(batch.removed)
+}
+
+function* countDays(batch: FinishBatch): Query<void> {
+  const rows = [...batch.days].toSorted(([a], [b]) => a - b)
+  yield* sendEach(
+    `INSERT INTO statistics (day, success_count, failed_count) VALUES (?, ?, ?)
+      ON CONFLICT (day) DO UPDATE SET success_count = statistics.success_count + excluded.success_count,
+      failed_count = statistics.failed_count + excluded.failed_count`,
+    rows.map(([day, {success, failed}]) => [day, success, failed]),
+  )
+}
+
+/** One request for each dependent of each successful launch; unique by (parent's launch, dependent). */
+function* launchDependents(tx: Transaction, batch: FinishBatch): Query<void> {
+  const {successes} = batch
+  if (successes.length === 0) return
+  const dependents = yield* each<{id: number; name: string}>(
+    `SELECT id, name FROM jobs WHERE parent = ? AND deleted_at IS NULL AND parent <> ''
+      ORDER BY name${tx.dialect.forUpdate}`,
+    successes.map(({jobName}) => [jobName]),
+  )
+  const due = dependents.flatMap((rows, index) => {
+    const success = successes[index]!
+    success.dependents.push(...rows.map(({name}) => name))
+    return rows.map((job) => ({job, parentGroup: success.group}))
+  })
+  if (due.length === 0) return
+  const groups = yield* tx.dialect.takeNumbers('launch', due.length)
+  const rows = due.map(({job, parentGroup}, index) => {
+    const row = {cause: 'parent', decision: 'pending', scheduledAt: tx.now, parentGroup} as const
+    return launchValues(newLaunch(job, groups[index]!, tx.now, row))
+  })
+  yield* sendEach(`${INSERT_LAUNCH} ON CONFLICT DO NOTHING`, rows)
+}
+
+/** Disables a job whose launches keep killing nodes, as an edit would, and adds a launch row that says so. */
+function* quarantine(tx: Transaction, {id, name}: BatchJob, group: number): Query<void> {
+  const [job] = yield* loadJobs([id])
+  assert(job !== null && job !== undefined, `${name} is locked and live`)
+  const spec = {...job.spec, disabled: true}
+  const {zone, changes} = yield* zoning()
+  const change = planDefinition(job, spec, tx.now, zone, false, changes)
+  yield* applyChanges(tx, [{existing: job, spec, change}])
+  const [number] = yield* tx.dialect.takeNumbers('launch', 1)
+  const sentence = `nodes died while executing launch ${group}; the job was disabled`
+  yield* recordChange(tx, {
+    action: 'job.toggle',
+    on: 'job',
+    target: name,
+    detail: 'disabled: its launches kill nodes',
+    ...replacedBy(job, change.revision),
+  })
+  const row = newLaunch({id, name}, number!, tx.now, {
+    cause: 'manual',
+    decision: 'skipped',
+    reason: reasonText('quarantined', sentence),
+    scheduledAt: tx.now,
+    decidedAt: tx.now,
+  })
+  yield* send(INSERT_LAUNCH, launchValues(row))
+}

@@ -1,0 +1,85 @@
+/**
+ * The list of jobs. Its `WHERE` and `ORDER BY` depend on the request, so the text is put together here.
+ * It selects the matching ids first and loads the jobs in batches: the ids are one snapshot, and a hundred
+ * thousand jobs do not block the event loop. Every value is a parameter; only constants become SQL text.
+ */
+import type {JobRecord} from '../../../core/job.ts'
+import type {JobQuery, JobSort, MetadataFilter} from '../../../ports/job-store.ts'
+import type {Page} from '../../../ports/page.ts'
+import {loadJob, loadJobs} from './jobs.ts'
+import {type Condition, escapeLike, isShownName} from './name-filter.ts'
+import {all, one, type Query, together, type Transaction, yieldToEventLoop} from '../query.ts'
+
+const SORT_COLUMNS: Readonly<Record<JobSort, string>> = {
+  name: 'name',
+  displayname: 'displayname',
+  schedule: 'schedule',
+  success_count: 'success_count',
+  error_count: 'error_count',
+  last_success: 'last_success',
+  last_error: 'last_error',
+  next: 'next_at',
+  status: 'status',
+}
+
+/** Jobs loaded before the event loop gets a turn. */
+const BATCH_JOBS = 500
+
+export function* job(_tx: Transaction, name: string): Query<JobRecord | null> {
+  return yield* loadJob(name)
+}
+
+export function* jobs(_tx: Transaction, query: JobQuery): Query<Page<JobRecord>> {
+  const {sql: where, values} = conditionsOf(query)
+  const limit = query.end === null ? Number.MAX_SAFE_INTEGER : Math.max(0, query.end - query.start)
+  const [counted, ids] = yield* together(
+    one<{total: number}>(`SELECT COUNT(*) AS total FROM jobs WHERE ${where}`, values),
+    all<{id: number}>(
+      `SELECT id FROM jobs WHERE ${where} ORDER BY ${orderOf(query)} LIMIT ? OFFSET ?`,
+      [...values, limit, query.start],
+    ),
+  )
+  const rows: JobRecord[] = []
+  for (let from = 0; from < ids.length; from += BATCH_JOBS) {
+    if (from > 0) yield* yieldToEventLoop()
+    const batch = ids.slice(from, from + BATCH_JOBS).map(({id}) => id)
+    for (const found of yield* loadJobs(batch)) if (found !== null) rows.push(found)
+  }
+  return {total: counted?.total ?? 0, rows}
+}
+
+/** Jobs without a value are first in ascending order on every engine. Equal values are in order of name. */
+function orderOf({sort, order}: JobQuery): string {
+  const column = SORT_COLUMNS[sort]
+  const direction = order === 'asc' ? 'ASC NULLS FIRST' : 'DESC NULLS LAST'
+  return column === 'name' ? `name ${direction}` : `${column} ${direction}, name ASC`
+}
+
+function conditionsOf(query: JobQuery): Condition {
+  const conditions: Condition[] = [{sql: 'deleted_at IS NULL', values: []}]
+  const {names = null} = query
+  if (names !== null) conditions.push(isShownName('name', names))
+  if (query.text !== '') conditions.push(contains(query.text.toLowerCase()))
+  if (query.status !== null) {
+    const status = query.status === 'untriggered' ? '' : query.status
+    conditions.push({sql: 'status = ?', values: [status]})
+  }
+  if (query.disabled !== null)
+    conditions.push({sql: 'disabled = ?', values: [query.disabled ? 1 : 0]})
+  conditions.push(...query.metadata.map(hasMetadata))
+  return {
+    sql: conditions.map(({sql}) => sql).join(' AND '),
+    values: conditions.flatMap(({values}) => values),
+  }
+}
+
+function contains(text: string): Condition {
+  return {sql: `search_text LIKE ? ESCAPE '\\'`, values: [`%${escapeLike(text)}%`]}
+}
+
+function hasMetadata(filter: MetadataFilter): Condition {
+  const ids = 'id IN (SELECT job_id FROM job_metadata WHERE'
+  return 'either' in filter
+    ? {sql: `${ids} (key = ? OR value = ?))`, values: [filter.either, filter.either]}
+    : {sql: `${ids} key = ? AND value = ?)`, values: [filter.key, filter.value]}
+}

@@ -1,0 +1,226 @@
+/**
+ * Stuck executions: pending ones that their node does not claim. Loads them for the leader, moves them to
+ * other nodes, and ends those that no node may run.
+ */
+import {lostLine} from '../../../core/execution.ts'
+import type {MemberStatus} from '../../../core/node.ts'
+import type {StuckExecution} from '../../../core/reassign.ts'
+import type {Applied, LeaderStore, StuckPosition} from '../../../ports/leader-store.ts'
+import type {FinishOutcome} from '../../../ports/node-store.ts'
+import {loadFinishBatch, writeFinishBatch} from '../executions/finish-rows.ts'
+import {loadJobs} from '../jobs/jobs.ts'
+import {fence} from '../cluster/lease.ts'
+import {all, each, one, oneEach, type Query, type Transaction, type Values} from '../query.ts'
+import {
+  BY_KEY,
+  EXECUTION_COLUMNS_E,
+  executionOf,
+  type ExecutionRow,
+  keyValues,
+  type LaunchRow,
+} from '../rows.ts'
+
+interface StuckRow extends ExecutionRow {
+  /** This and the next two: `null` = the node is no member. */
+  readonly member_status: MemberStatus | null
+  readonly member_runs: number | null
+  readonly member_heartbeat_at: number | null
+  readonly member_cordoned_at: number | null
+}
+
+const STUCK_COLUMNS = `${EXECUTION_COLUMNS_E}, m.status AS member_status, m.runs AS member_runs,
+  m.heartbeat_at AS member_heartbeat_at, m.cordoned_at AS member_cordoned_at`
+/** Condition for a member that claims nothing new. */
+const IS_GONE = `(m.status <> 'alive' OR m.cordoned_at IS NOT NULL)`
+const POSITION = '(e.group_id, e.slot, e.attempt)'
+const IN_ORDER = `ORDER BY e.group_id, e.slot, e.attempt`
+const AFTER = `e.status = 'pending' AND ${POSITION} > (?, ?, ?)`
+/** The last pending execution of a page. Reads only an index, however many wait for their backoff. */
+const PAGE_END = `SELECT e.group_id, e.slot, e.attempt FROM executions e WHERE ${AFTER} ${IN_ORDER}
+  LIMIT 1 OFFSET ?`
+const OF_PAGE = `SELECT ${STUCK_COLUMNS} FROM executions e LEFT JOIN members m ON m.id = e.node_id
+  WHERE ${AFTER} AND ${POSITION} <= (?, ?, ?)
+  AND (m.runs = 1 AND e.not_before <= ? OR m.runs = 0 AND e.not_before <= ?
+    OR m.status IS NULL OR ${IS_GONE}) ${IN_ORDER} LIMIT ?`
+const OF_GONE_NODES = `SELECT ${STUCK_COLUMNS} FROM members m
+  JOIN executions e ON e.node_id = m.id WHERE ${IS_GONE} AND ${AFTER} ${IN_ORDER} LIMIT ?`
+
+/** Pending executions read for one page: some milliseconds. */
+const VISITED_MAX = 2_000
+
+/** No execution is due before. */
+const NEVER = Number.MIN_SAFE_INTEGER
+
+const BEFORE_ALL: StuckPosition = {group: 0, slot: 0, attempt: 0}
+const AFTER_ALL: StuckPosition = {group: Number.MAX_SAFE_INTEGER, slot: 0, attempt: 0}
+
+type StuckRequest = Parameters<LeaderStore['loadStuck']>[0]
+
+export function* loadStuck(
+  tx: Transaction,
+  request: StuckRequest,
+): Query<Awaited<ReturnType<LeaderStore['loadStuck']>>> {
+  if (request.of === 'gone_nodes' && !(yield* hasWorkOfGoneNodes()))
+    return {now: tx.now, executions: [], next: null}
+  const {rows, next} = yield* stuckRows(tx, request)
+  const groups = rows.map((row) => [row.group_id])
+  const jobs = yield* loadJobs(rows.map((row) => row.job_id))
+  // Not joined: with a long history the planner would read all launches from the first one on.
+  const launches = yield* oneEach<Pick<LaunchRow, 'cause' | 'scheduled_at'>>(
+    `SELECT cause, scheduled_at FROM launches WHERE group_id = ?`,
+    groups,
+  )
+  const used = yield* each<{node_name: string}>(
+    `SELECT DISTINCT node_name FROM executions WHERE group_id = ? ORDER BY node_name`,
+    groups,
+  )
+  const stuck = rows.flatMap((row, index): StuckExecution[] => {
+    const job = jobs[index] ?? null
+    const launch = launches[index] ?? null
+    if (job === null || launch === null) return []
+    const usedNodes = (used[index] ?? []).map(({node_name: name}) => name)
+    const {cause, scheduled_at: scheduledAt} = launch
+    const {node_id: nodeId} = row
+    const member = memberOf(row)
+    return [{execution: executionOf(row), nodeId, member, job, cause, scheduledAt, usedNodes}]
+  })
+  return {now: tx.now, executions: stuck, next}
+}
+
+/** Read first: to find none of their executions, PostgreSQL could read all that is pending. */
+function* hasWorkOfGoneNodes(): Query<boolean> {
+  const gone = yield* all<{id: string}>(`SELECT m.id FROM members m WHERE ${IS_GONE}`)
+  const found = yield* oneEach(
+    `SELECT 1 AS found FROM executions WHERE node_id = ? AND status = 'pending' LIMIT 1`,
+    gone.map(({id}) => [id]),
+  )
+  return found.some((row) => row !== null)
+}
+
+/** The rows of one page, and the position of the next one; `null` = this was the last. */
+function* stuckRows(
+  tx: Transaction,
+  {unclaimedMs, canMove = true, after, limit, of}: StuckRequest,
+): Query<{readonly rows: readonly StuckRow[]; readonly next: StuckPosition | null}> {
+  const from = positionValues(after ?? BEFORE_ALL)
+  let end: StuckPosition | null = null
+  let rows: readonly StuckRow[]
+  if (of === 'gone_nodes') rows = yield* all<StuckRow>(OF_GONE_NODES, [...from, limit])
+  else {
+    end = positionOf(yield* one<StuckRow>(PAGE_END, [...from, VISITED_MAX - 1]))
+    const to = positionValues(end ?? AFTER_ALL)
+    const dueAt = tx.now - unclaimedMs
+    const values = [...from, ...to, canMove ? dueAt : NEVER, dueAt, limit]
+    rows = yield* all<StuckRow>(OF_PAGE, values)
+  }
+  return {rows, next: rows.length === limit ? positionOf(rows.at(-1)!) : end}
+}
+
+function positionValues({group, slot, attempt}: StuckPosition): Values {
+  return [group, slot, attempt]
+}
+
+function positionOf(
+  row: Pick<StuckRow, 'group_id' | 'slot' | 'attempt'> | null,
+): StuckPosition | null {
+  return row === null ? null : {group: row.group_id, slot: row.slot, attempt: row.attempt}
+}
+
+function memberOf(row: StuckRow): StuckExecution['member'] {
+  const {member_status: status, member_runs: runs, member_heartbeat_at: heartbeatAt} = row
+  if (status === null || heartbeatAt === null) return null
+  return {status, runs: runs === 1, heartbeatAt, cordonedAt: row.member_cordoned_at}
+}
+
+type ReassignmentsRequest = Parameters<LeaderStore['applyReassignments']>[0]
+
+const MOVE = `UPDATE executions SET node_id = ?, node_name = ?,
+  not_before = CASE WHEN not_before > ? THEN not_before ELSE ? END
+  WHERE ${BY_KEY} AND status = 'pending' AND NOT EXISTS (SELECT 1 FROM executions other
+    WHERE other.group_id = ? AND other.node_name = ? AND other.attempt = ?
+      AND other.node_name <> executions.node_name)
+  RETURNING group_id`
+
+/** Moves executions. A moved one is due from now on, so that the new node has the full time to claim it. */
+export function* applyReassignments(
+  tx: Transaction,
+  {term, moves}: ReassignmentsRequest,
+): Query<readonly Applied[]> {
+  yield* fence(tx, term)
+  const applied: Applied[] = []
+  for (const round of roundsOf(moves)) {
+    const moved = yield* oneEach(
+      MOVE,
+      round.map(({key, to: {nodeId, nodeName}}) => {
+        const taken = [key.group, nodeName, key.attempt]
+        return [nodeId, nodeName, tx.now, tx.now, ...keyValues(key), ...taken]
+      }),
+    )
+    for (const [at, {index}] of round.entries())
+      applied[index] = moved[at] === null ? 'conflict' : 'applied'
+  }
+  return applied
+}
+
+type Move = ReassignmentsRequest['moves'][number]
+
+/** Splits moves into rounds with one of each launch: two of a launch may take the same name and attempt. */
+function roundsOf(moves: readonly Move[]): (Move & {readonly index: number})[][] {
+  const rounds: (Move & {readonly index: number})[][] = []
+  const counts = new Map<number, number>()
+  for (const [index, move] of moves.entries()) {
+    const before = counts.get(move.key.group) ?? 0
+    counts.set(move.key.group, before + 1)
+    rounds[before] ??= []
+    rounds[before].push({...move, index})
+  }
+  return rounds
+}
+
+/** No retry follows, so no jitter is needed. */
+const END = {
+  status: 'lost',
+  reason: 'no_target',
+  jitter: 0,
+  with: {outputFoot: lostLine('no_target')},
+} as const
+
+/** Ends pending executions as `lost`, by the rules of every end. Skips those whose node can claim again. */
+export function* endStuck(
+  tx: Transaction,
+  {term, executions}: Parameters<LeaderStore['endStuck']>[0],
+): Query<readonly FinishOutcome[]> {
+  yield* fence(tx, term)
+  // Locks members first, as a claim does: a node that returned has claimed the work, or claims nothing.
+  const busy = yield* nodesThatRun(
+    tx,
+    executions.map(({nodeId}) => nodeId),
+  )
+  const ending = executions.filter(({nodeId}) => !busy.has(nodeId))
+  const batch = yield* loadFinishBatch(
+    tx,
+    ending.map(({key}) => ({key, status: 'lost'})),
+  )
+  const ended = ending.flatMap(({key, nodeId}): FinishOutcome[] => {
+    const entry = batch.find(key)
+    if (entry === null || entry.record.status !== 'pending' || entry.nodeId !== nodeId) return []
+    if (batch.jobOf(batch.launches.get(key.group)!) === null) return []
+    return [batch.end(entry, {...END, finishedAt: tx.now})]
+  })
+  yield* writeFinishBatch(tx, batch)
+  return ended
+}
+
+/** Nodes that can claim now, or will after their restart. */
+function* nodesThatRun(tx: Transaction, nodeIds: readonly string[]): Query<ReadonlySet<string>> {
+  const sorted = [...new Set(nodeIds)].toSorted()
+  const rows = yield* oneEach<{id: string; status: MemberStatus; runs: number}>(
+    `SELECT id, status, runs FROM members
+      WHERE id = ? AND cordoned_at IS NULL${tx.dialect.forUpdate}`,
+    sorted.map((id) => [id]),
+  )
+  const taking = rows.filter((row) => {
+    return row?.runs === 1 && (row.status === 'alive' || row.status === 'leaving')
+  })
+  return new Set(taking.map((row) => row!.id))
+}
