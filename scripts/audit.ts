@@ -10,7 +10,7 @@ const NOT_ASKED = 3
 
 interface Answer {
   readonly vulnerabilities?: Readonly<Record<string, {severity: string; range: string}>>
-  /** Of an error of npm. */
+  /** Message of npm's error. */
   readonly message?: string
   readonly error?: {readonly summary?: string}
 }

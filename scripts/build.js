@@ -201,7 +201,7 @@ function noticesIn(files) {
   return notices.length === 0 ? [] : [`Notices in its files:\n\n${notices.join('\n')}`]
 }
 
-/** What a build is made of, as `bin/build-id.js` has it. Changes elsewhere do not make it another one. */
+/** Inputs of a build, the same list as in `bin/build-id.js`: other files do not change its id. */
 const BUILT_OF = ['package.json', 'package-lock.json', 'scripts/build.js', 'src']
 
 /**
@@ -259,7 +259,7 @@ async function main() {
     await bundle(esbuild, draft)
     renameSync(draft, folder)
   }
-  // Also of an earlier build: its sources may have been committed since.
+  // Written also for an earlier build: its sources may have been committed since.
   writeFileSync(join(folder, 'commit'), `${commit()}\n`)
   const others = buildsByAge().filter((build) => build !== folder)
   const othersKept = process.argv.includes('--package') ? 0 : BUILDS_KEPT - 1

@@ -168,7 +168,7 @@ function listenToSignals(): {handleBy(handler: SignalHandler): void} {
     if (count > 2) process.exit(EXIT_INTERRUPTED)
   }
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, onSignal)
-  // Without a listener, it opens the debugger of Node to every user of the machine.
+  // Node opens its debugger to every user of the machine unless the signal has a listener.
   process.on('SIGUSR1', () => undefined)
   let isReloadDue = false
   process.on('SIGHUP', () => {

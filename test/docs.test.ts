@@ -73,7 +73,7 @@ test('errors.md lists every error code with its status', () => {
   )
 })
 
-/** Without code marks and targets of links. */
+/** Text without code marks and targets of links. */
 function unmarked(text: string): string {
   return text.replaceAll('`', '').replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1')
 }

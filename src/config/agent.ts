@@ -123,7 +123,7 @@ function authorityOf(values: Values<typeof AGENT_OPTIONS>, host: Host): string |
   return ca
 }
 
-/** Whether requests to `url` leave this machine without TLS. */
+/** True if requests to `url` leave this machine without TLS. */
 function isUnencrypted(url: string): boolean {
   const {protocol, hostname} = new URL(url)
   if (protocol === 'https:' || hostname === 'localhost') return false

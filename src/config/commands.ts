@@ -27,7 +27,7 @@ function shared<Name extends OptionName>(name: Name) {
   return OPTIONS.find((known) => known.name === name) as unknown as Shared
 }
 
-/** In the order they are documented. */
+/** Order: as documented. */
 export const AGENT_OPTIONS = [
   option(
     'server',

@@ -1,4 +1,4 @@
-/** What a setting is: its name, kind, default and reason. `options.ts` has the table of them. */
+/** Entry of a setting: its name, kind, default and reason. The table is in `options.ts`. */
 
 /** How the text of a setting is read; `values.ts` has one reader for each kind. */
 export type OptionKind =

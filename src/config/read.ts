@@ -38,7 +38,7 @@ export interface RawSetting {
   readonly texts: readonly string[]
 }
 
-/** By name of the option. */
+/** Keys: names of options. */
 type RawSettings = ReadonlyMap<string, RawSetting>
 
 /** The message for the operator. Only thrown and caught within the configuration. */
@@ -65,7 +65,7 @@ type ValueIn<Options extends readonly Option[], Name extends string> = ValueOf<
 export interface Values<Options extends readonly Option[]> {
   one<Name extends NameIn<Options>>(name: Name): ValueIn<Options, Name> | undefined
   many<Name extends NameIn<Options>>(name: Name): readonly ValueIn<Options, Name>[]
-  /** Without defaults. */
+  /** Setting as written; no defaults. */
   raw(name: string): RawSetting | undefined
 }
 

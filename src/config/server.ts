@@ -33,7 +33,7 @@ export interface Config extends NodeConfig {
   /** Absolute path; `null` = not set. */
   readonly secretKeyFile: string | null
   readonly discardSecrets: boolean
-  /** Also if the data directory has had another store. */
+  /** Start even if the data directory has had another store. */
   readonly newStore: boolean
   readonly allowHosts: readonly string[]
   readonly corsOrigins: readonly string[]

@@ -39,7 +39,7 @@ const NODE_NAME = new RegExp(`^${NODE_NAME_PATTERN}$`)
 const HOST_NAME = /^[A-Za-z0-9_][A-Za-z0-9._-]{0,252}$/
 /** Shorter tokens can be guessed. */
 const TOKEN_LENGTH_MIN = 16
-/** Of random tokens, one in 90 with 16 hexadecimal digits has fewer, one in 28,000,000 with 32. */
+/** Random tokens of 16 hexadecimal digits fall below this once in 90, those of 32 once in 28,000,000. */
 const TOKEN_CHARACTERS_MIN = 8
 /** Longer tokens exceed the header limits of proxies. */
 const TOKEN_LENGTH_MAX = 1024
@@ -137,7 +137,7 @@ function readAddress(text: string): Reading<Address> {
   return good({host: host.toLowerCase(), port, loopback: isLoopback(host)})
 }
 
-/** As browsers write it in the header `Origin`. */
+/** Origin in the form of the header `Origin`. */
 function readOrigin(text: string): Reading<string> {
   const url = URL.parse(text)
   const isWeb = url?.protocol === 'http:' || url?.protocol === 'https:'
@@ -232,7 +232,7 @@ function readInteger(text: string, least: number, most: number): Reading<number>
     : mustBe(`a whole number from ${least} to ${most}`, text)
 }
 
-/** In bytes. */
+/** Size in bytes. */
 function readSize(text: string): Reading<number> {
   const bytes = parseByteSize(text)
   if (bytes === null) return mustBe('a size such as 2GiB, 500MB or 1048576', text)

@@ -1,7 +1,7 @@
 /** Scheduled backups: when one is due, and whether the last one is as new as its schedule requires. Pure. */
 import {parseSchedule, type Schedule} from './schedule/parse.ts'
 
-/** What the cluster knows of its scheduled backups. */
+/** State of the scheduled backups of a cluster. */
 export interface BackupState {
   /** When the newest good backup was started, by the store's clock; `null` = there is none. */
   readonly lastAt: number | null

@@ -29,7 +29,7 @@ export interface BatchExecution {
   /** Claim token; `''` = not claimed. */
   readonly token: string
   readonly incarnation: string
-  /** As in `FinishInput`. */
+  /** Reason as in `FinishInput`. */
   cancelReason: string | null
   change: 'none' | 'update' | 'insert' | 'remove'
 }

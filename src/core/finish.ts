@@ -57,7 +57,7 @@ export interface FinishInput {
   readonly launch: LaunchRecord
   /** `null` when the job was deleted meanwhile: then nothing follows. */
   readonly job: {readonly retries: number} | null
-  /** As reported. */
+  /** Status that the node reported. */
   readonly status: FinalStatus
   readonly reason: string
   /** Reason code why the node had to stop it without a cancel request; `null` = it had not. */

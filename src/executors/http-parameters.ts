@@ -83,7 +83,7 @@ export const HTTP_PARAMETERS: readonly Parameter[] = [
 export type HeaderPair = readonly [name: string, value: string]
 
 export interface HttpPlan {
-  /** Without user and password; `null` when it is missing or invalid. */
+  /** URL without user and password; `null` when it is missing or invalid. */
   readonly url: URL | null
   readonly method: Method
   readonly headers: readonly HeaderPair[]
@@ -156,7 +156,7 @@ export function readHttp(
   return {plan, problems}
 }
 
-/** For checks without values: a URL that is only a reference has to be one. */
+/** Stands for the value in checks without values: a URL that is only a reference must use one. */
 const SOME_URL = 'https://secret.invalid/'
 
 /** A secret that is the whole URL is taken as it is, a part of it is percent-encoded. */

@@ -95,7 +95,7 @@ function endOf(outcome: RunEnd['outcome'], line: string): RunEnd {
   return {outcome, exitCode: null, head: '', foot: line === '' ? '' : `${line}\n`}
 }
 
-/** One request of an exchange. Each redirect adds another. */
+/** Request of an exchange. Each redirect adds another. */
 interface Hop {
   readonly url: URL
   readonly method: Method
@@ -249,7 +249,7 @@ function nextHop(hop: Hop, code: number, location: string): Hop {
   url.username = ''
   url.password = ''
   url.hash = ''
-  // As in browsers: only 307 and 308 always keep the method and body.
+  // Browsers do the same: only 307 and 308 always keep the method and body.
   const becomesGet = code === 303 ? hop.method !== 'HEAD' : code < 303 && hop.method === 'POST'
   const sameOrigin = url.origin === hop.url.origin
   const body = becomesGet ? '' : hop.body
@@ -322,7 +322,7 @@ function explain(error: unknown): string {
  * a regular file of limited size is read, and opening never blocks. Throws `ExchangeFailed` or system errors.
  */
 async function readCertificateFile(path: string): Promise<Buffer> {
-  // Without NONBLOCK, opening a pipe blocks until a writer opens it.
+  // NONBLOCK: opening a pipe would otherwise block until a writer opens it.
   const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK)
   try {
     const facts = await file.stat()

@@ -19,7 +19,7 @@ const MEMORY_SAMPLE_MS = 1_000
 /** Variables that commands inherit. All other variables of the node may contain secrets of the service. */
 const INHERITED = ['PATH', 'HOME', 'USER', 'LANG', 'TZ', 'TMPDIR', 'SHELL']
 
-/** For a node that was started without a PATH. */
+/** Search path of a node that was started without a PATH. */
 const PATH_FALLBACK = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 
 export interface ExecutorOptions {
@@ -49,7 +49,7 @@ export interface ExecutorOptions {
 export interface ExecutorRegistry {
   /** `null` when there is no such executor. */
   get(name: string): Executor | null
-  /** In alphabetical order. */
+  /** Names in alphabetical order. */
   names(): readonly string[]
   /**
    * Ends processes that a previous incarnation of this node left running. `ended` are the executions that had

@@ -118,7 +118,7 @@ const SHELL_ONLY: readonly string[] = (
   'shift source trap ulimit umask unalias unset until wait while { (( [[ !'
 ).split(' ')
 
-/** What a valid command probably does not mean. */
+/** Warnings about a valid command that probably means something else. */
 export function shellWarnings(config: StringMap): string[] {
   const {command = '', shell = ''} = config
   const word = shell.toLowerCase()

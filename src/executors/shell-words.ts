@@ -3,7 +3,7 @@
  * shell would interpret.
  */
 
-/** In double quotes, a backslash escapes these characters only. */
+/** Characters that a backslash escapes in double quotes. */
 const ESCAPABLE_IN_DOUBLE = '"\\$`\n'
 
 /**
@@ -72,14 +72,14 @@ const SHOWN_MAX = 5
 const SHOWN_LENGTH_MAX = 32
 
 /**
- * What only a shell interprets, as it is written: `|`, `&&`, `$HOME`, `*`. Each once and short, at most five.
+ * Shell syntax in a text, as it is written: `|`, `&&`, `$HOME`, `*`. Each once and short, at most five.
  * Empty if a quote is not closed.
  */
 export function shellSyntaxIn(text: string): readonly string[] {
   const found = new Set<string>()
   const assigned = ASSIGNMENT.exec(text)?.[1]
   if (assigned !== undefined) found.add(assigned)
-  // In a URL and after the `=` of an option, `*` and `?` are rarely wildcards.
+  // A `*` or `?` in a URL or after the `=` of an option is rarely a wildcard.
   let isLiteral = false
   for (let at = 0; at < text.length;) {
     const character = text[at]!

@@ -16,7 +16,7 @@ interface Bucket {
 export class TokenBuckets {
   readonly #now: () => number
   readonly #perMinute: number
-  /** Of a full bucket. */
+  /** Tokens in a full bucket. */
   readonly #most: number
   /** The least recently used first. */
   readonly #buckets = new Map<string, Bucket>()

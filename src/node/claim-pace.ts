@@ -23,7 +23,7 @@ export class ClaimPace {
   readonly #bursts: Bursts
   /** Monotonic. */
   #claimedAt = -Infinity
-  /** By the last claim, more work is due than fitted. */
+  /** The last claim left due work behind: more than fitted. */
   #isMoreDue = false
 
   constructor(options: ClaimPaceOptions) {

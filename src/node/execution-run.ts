@@ -1,6 +1,6 @@
 /**
- * One claimed execution from its start to its end: a chain of small steps over one record. A failure is a
- * value that flows to the end. Nothing throws out of it, because every claim must end in a finish.
+ * Claimed execution from its start to its end: a chain of small steps over one record. A failure is a value
+ * that flows to the end. Nothing throws out of it, because every claim must end in a finish.
  */
 import {
   type ExecutionClaim,
@@ -50,7 +50,7 @@ type StopReason = 'cancel' | 'term' | 'kill' | 'disconnected'
 const EMPTY_CHAIN_END: ChainEnd = {line: null, foot: ''}
 
 export class ExecutionRun {
-  /** By `executionId`. */
+  /** `executionId` of its key. */
   readonly id: string
   readonly claim: ExecutionClaim
   readonly claimedAt: number
@@ -61,7 +61,7 @@ export class ExecutionRun {
   isDoubtful = false
   readonly #claimed: ClaimedExecution
   readonly #options: ExecutionRunOptions
-  /** Those that its definition names. */
+  /** Secrets that its definition names. */
   readonly #secrets: StringMap
   /** Set before the start; `null` = it has no secrets. */
   #redaction: Redaction | null = null

@@ -43,7 +43,7 @@ export async function joinMember(
   }
 }
 
-/** For the operator of the newcomer. */
+/** Names the member to the operator of the newcomer. */
 export function aliveSentence({name, address, port}: MemberRecord): string {
   return (
     'The node id of this data directory cannot be used: another process has it and is alive, as ' +

@@ -73,7 +73,7 @@ async function releaseUnstarted(
     const released = await releaseClaims({store, events}, batch)
     count += released.length
   }
-  // Also if none was released now: an earlier attempt may have released them and lost the reply.
+  // Notifies even if none was released now: an earlier attempt may have released them and lost the reply.
   if (unstarted.length > 0) wakeup.notify('run')
   return count
 }

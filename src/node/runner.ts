@@ -27,7 +27,7 @@ export interface RunnerOptions extends ExecutionRunOptions, ClaimPaceOptions, Cl
   readonly incarnation: string
   /** Executions running at once. */
   readonly slots: number
-  /** Whether `release` is possible now; absent = always. */
+  /** False while `release` is impossible; absent = always possible. */
   readonly canRelease?: () => boolean
   /** An execution that waits for a slot longer than this is released. */
   readonly aheadMaxMs: number
@@ -95,7 +95,7 @@ export class Runner implements Service {
   readonly #drainTimedOut = Promise.withResolvers<void>()
   /** Kept after a failed claim: a repeated claim with it returns what the first one claimed. */
   #token: string | null = null
-  /** By the last reply to a claim: nothing is started. */
+  /** The last reply to a claim said so: nothing is started. */
   #isCordoned = false
   /** The disconnection has lasted for longer than its limit. */
   #isCutOff = false

@@ -46,7 +46,7 @@ function percentCodes(text: string): string[] {
   ]
 }
 
-/** As JavaScript, as Python (ASCII only), and as PHP write it. */
+/** JSON strings as JavaScript, Python (ASCII only) and PHP write them. */
 function jsonOf(text: string): string[] {
   const json = JSON.stringify(text).slice(1, -1)
   const ascii = json.replaceAll(
@@ -62,7 +62,7 @@ function jsonOf(text: string): string[] {
 function base64Of(bytes: Buffer, encoding: 'base64' | 'base64url'): string[] {
   const inside = [0, 1, 2].map((offset) => {
     const text = Buffer.concat([Buffer.alloc(offset), bytes]).toString(encoding)
-    // Without the characters that also encode what is before or after it.
+    // Characters that also encode the bytes before or after are left out.
     return text.slice(Math.ceil((offset * 8) / 6), Math.floor(((offset + bytes.length) * 8) / 6))
   })
   return [bytes.toString(encoding), ...inside]

@@ -60,7 +60,7 @@ export class StartLog {
   /** Creates the file of this incarnation. On failure the node still works, and proves nothing. */
   constructor(options: StartLogOptions) {
     this.#options = options
-    // Without a boot id, a file from before a power cut would be trusted.
+    // A boot id is required: otherwise a file from before a power cut would be trusted.
     if (bootId() === '') return
     try {
       mkdirSync(options.directory, {recursive: true, mode: 0o700})
@@ -130,7 +130,7 @@ export class StartLog {
   }
 }
 
-/** What earlier incarnations of this node can prove. Files that prove nothing are left out. */
+/** Evidence that earlier incarnations of this node left. Files that prove nothing are left out. */
 export function readPreviousIncarnations(directory: string): PreviousIncarnation[] {
   return namesIn(directory).flatMap((name) => {
     const previous = readIncarnation(join(directory, name))

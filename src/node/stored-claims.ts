@@ -10,13 +10,13 @@ import {BATCH_MAX, finishUnheld, type RecoverDeps, releaseClaims} from './recove
 
 /** Claims of a node at one instant. */
 export interface HeldClaims {
-  /** Of executions that run or wait for a slot, and those whose release or result is on its way. */
+  /** Claims of executions that run or wait for a slot, and of those whose release or result is on its way. */
   readonly claims: readonly ExecutionClaim[]
   /** Token of a claim without a reply; `null` = none. */
   readonly pendingToken: string | null
 }
 
-/** What a runner does to its claims in the store. */
+/** Operations of a runner on its claims in the store. */
 export interface ClaimUpkeep {
   /**
    * Releases claims of executions that were not started; returns the released ones. The others were cancelled
@@ -36,7 +36,7 @@ export interface ClaimUpkeepDeps extends Omit<RecoverDeps, 'store'> {
     Pick<NodeStore, 'finish' | 'verifyClaims'>
 }
 
-/** For a server. The claims are compared every `everyMs`. */
+/** Upkeep on a server. The claims are compared every `everyMs`. */
 export function claimUpkeep(
   deps: ClaimUpkeepDeps,
   {id: nodeId, incarnation}: {readonly id: string; readonly incarnation: string},

@@ -60,7 +60,7 @@ export async function syncDirectory(path: string): Promise<void> {
   }
 }
 
-/** For threads and commands that may wait. */
+/** Blocking form, for threads and commands. */
 export function syncDirectorySync(path: string): void {
   const directory = openSync(path, 'r')
   try {

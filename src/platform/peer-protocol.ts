@@ -14,9 +14,9 @@ const PLAIN_TO_TLS = ['ECONNRESET', 'EPIPE']
 const TLS_TO_PLAIN = ['EPROTO', 'ERR_SSL_WRONG_VERSION_NUMBER', 'ERR_SSL_PACKET_LENGTH_TOO_LONG']
 
 /**
- * What the server of `base` (`http://host:8080`) does instead, with the fix, as the end of a sentence about
- * it; `null` = the URL has the right scheme, or no server is there. `code`: of the error of a connection that
- * failed before a reply.
+ * Describes what the server of `base` (`http://host:8080`) does instead, with the fix, as the end of a
+ * sentence about it; `null` = the URL has the right scheme, or no server is there. `code`: of the error of
+ * a connection that failed before a reply.
  */
 export async function schemeMismatch(base: string, code: string): Promise<string | null> {
   const url = new URL(base)
@@ -29,7 +29,7 @@ export async function schemeMismatch(base: string, code: string): Promise<string
   return null
 }
 
-/** Whether a server that does not understand HTTP speaks TLS. */
+/** True if a server that does not understand HTTP speaks TLS. */
 function speaksTls({hostname, port}: URL): Promise<boolean> {
   const host = hostname.replace(/^\[|\]$/g, '')
   return new Promise((resolve) => {
@@ -45,7 +45,7 @@ function speaksTls({hostname, port}: URL): Promise<boolean> {
   })
 }
 
-/** Whether a server that refuses TLS replies to plain HTTP. */
+/** True if a server that refuses TLS replies to plain HTTP. */
 function speaksPlain({hostname, port}: URL): Promise<boolean> {
   const host = hostname.replace(/^\[|\]$/g, '')
   return new Promise((resolve) => {

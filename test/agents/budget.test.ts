@@ -34,7 +34,7 @@ test('many agents verify at most the budget of all, in turns', async () => {
     for (let request = 0; request < 20; request += 1)
       count(`agent ${agent}`, budget.takeVerify(`agent ${agent}`, 100, isOpen), 100)
   count('honest', budget.takeVerify('honest', 2, isOpen), 2)
-  // One request of each of the others comes first.
+  // The others have one request each first.
   await clock.advance(1_000)
   assert.equal(counts['honest'], 2)
   const all = Object.values(counts).reduce((sum, each) => sum + each, 0)

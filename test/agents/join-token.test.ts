@@ -80,7 +80,7 @@ describe('join tokens', {concurrency: 3}, () => {
     const second = await anAgent(t, [server().url], {name: 'crashed', data, flags})
     second.program.signal('SIGTERM')
     await second.program.exit
-    // Without it, the agent is another one for the cluster, and the token is used up.
+    // A new id is another agent for the cluster, and the token is used up.
     rmSync(file)
     const {program} = startedAgent(t, [server().url], {name: 'crashed', data, flags})
     assert.equal((await within(program.exit, 'it is refused', 15_000)).code, 1)

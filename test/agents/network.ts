@@ -148,7 +148,7 @@ export interface AgentSettings {
   readonly slots: number
 }
 
-/** One incarnation of an agent: its link and its remote store. */
+/** Incarnation of an agent: its link and its remote store. */
 export class TestAgent {
   readonly claims = new LocalClaims()
   readonly link: AgentLink

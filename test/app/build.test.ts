@@ -26,7 +26,7 @@ import {childrenOf, peakResidentBytes} from '../support/living-processes.ts'
 import {aServer, temporaryDirectory} from '../support/server-process.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..')
-/** What a build reads, and what it needs to run. */
+/** Inputs of a build, and files that it needs to run. */
 const PARTS = [
   'bin',
   'packaging',
@@ -39,7 +39,7 @@ const PARTS = [
 ]
 const PACKAGED =
   /^(?:bin|dist\/[0-9a-f]{16}\/(?:program|ui|LICENSES\.txt$|commit$))|^(?:package\.json|[A-Z]+(?:\.md)?)$|^packaging\//
-/** What the how-to pages copy out of the package. */
+/** Files that the how-to pages copy out of the package. */
 const COPIED = [
   'systemd/belfry-server.service',
   'linux/server.yaml',
@@ -183,7 +183,7 @@ test('a build sends people to the provider of their sign-in', async (t) => {
 
 test('a built server and its helper stay small', async (t) => {
   const server = await aServer(t, {belfry: join(built(t), 'bin', 'belfry.js')})
-  // Without /proc there is nothing to read.
+  // Only /proc shows what a process has open.
   if (process.platform !== 'linux') return
   const processes = [server.pid, ...childrenOf(server.pid)]
   assert.equal(processes.length, 2, 'the server and its helper')

@@ -32,7 +32,7 @@ function raw(server: ServerProcess, request: string): Promise<string> {
 }
 
 describe('clients', () => {
-  // One server for all tests.
+  // Server of all tests.
   const shared = sharedServer()
   let server: ServerProcess
   before(() => {

@@ -86,7 +86,7 @@ function address(t: TestContext): readonly string[] {
   return ['--http', '127.0.0.1:0', '--data', join(temporaryDirectory(t), 'data')]
 }
 
-/** One invalid value for every flag, and a part of its error. */
+/** Invalid value of every flag, and a part of its error. */
 const BAD_VALUES: readonly (readonly [flag: string, value: string, says: RegExp])[] = [
   ['--http', '8080', /host:port/],
   ['--http', '127.0.0.1:99999', /host:port/],
@@ -314,7 +314,7 @@ test('files are for their owner only, whatever the mode of the data directory', 
   agent.program.signal('SIGKILL')
   await agent.program.gone
   for (const each of [data, far]) assert.deepEqual(openFiles(each), [])
-  // As an earlier release left them.
+  // State as an earlier release left it.
   writeFileSync(join(data, 'belfry.sqlite-wal'), '', {flag: 'a'})
   for (const name of ['belfry.sqlite', 'belfry.sqlite-wal', 'belfry.lock'])
     chmodSync(join(data, name), 0o644)

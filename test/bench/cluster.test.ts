@@ -10,7 +10,7 @@ import {QUICK, type Plan} from '../../tools/bench/plan.ts'
 import {Scratch} from '../../tools/bench/scratch.ts'
 import {SECTIONS} from '../../tools/bench/sections.ts'
 
-// Without a shared compile cache, compiling the servers would take most of the time.
+// Compiling the servers would take most of the time without a shared cache.
 process.env['NODE_COMPILE_CACHE'] ??= join(
   import.meta.dirname,
   '../../node_modules/.cache/compiled',

@@ -9,7 +9,7 @@ import {Scratch} from '../../tools/bench/scratch.ts'
 import {peerSection} from '../../tools/bench/sections/peer.ts'
 import {ServerProcess} from '../../tools/bench/server-process.ts'
 
-// Without a shared compile cache, compiling the servers would take most of the time.
+// Compiling the servers would take most of the time without a shared cache.
 process.env['NODE_COMPILE_CACHE'] ??= join(
   import.meta.dirname,
   '../../node_modules/.cache/compiled',

@@ -122,7 +122,7 @@ test('a host with an unknown time zone uses UTC', () => {
   assert.equal(accepted([], {}, host({}, {timezone: 'Etc/Unknown'})).timezone, 'UTC')
 })
 
-/** One text for each setting, and its value. */
+/** Text of each setting, and its value. */
 const WRITTEN: readonly (readonly [
   option: string,
   text: string,
@@ -185,7 +185,7 @@ const WRITTEN: readonly (readonly [
 test('every setting except the certificate has a row in this table', () => {
   const rows = WRITTEN.map(([option]) => option)
   const missing = OPTIONS.map((option) => option.name).filter((name) => !rows.includes(name))
-  // Those that need each other have tests of their own.
+  // Settings that need each other have tests of their own.
   const together = ['tls-cert', 'tls-key', ...missing.filter((name) => name.startsWith('oidc-'))]
   assert.deepEqual(missing, together)
 })

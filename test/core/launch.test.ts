@@ -27,7 +27,7 @@ const MINUTE = 60 * SECOND
 const HOUR = 60 * MINUTE
 const DAY = 24 * HOUR
 
-/** One line a row: `launched 12:00:00`, `missed max_lateness 12:00:00..12:05:00 ×6`. */
+/** Rows as lines: `launched 12:00:00`, `missed max_lateness 12:00:00..12:05:00 ×6`. */
 function lines(decision: DueDecision): string[] {
   const time = (at: number) => new Date(at).toISOString().slice(11, 19)
   return decision.rows.map(({decision, reason, scheduledAt, scheduledUntil, count}) =>

@@ -20,7 +20,7 @@ export interface Configs {
   readonly waiting: Record<string, string>
   /** Writes output without end. */
   readonly flooding: Record<string, string>
-  /** As `waiting`, with a timeout well below a second. */
+  /** Parameters of `waiting`, with a timeout well below a second. */
   readonly timingOut: Record<string, string>
   /** Is invalid. */
   readonly wrong: Record<string, string>

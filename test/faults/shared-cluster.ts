@@ -1,4 +1,4 @@
-/** One cluster of three servers and two agents for all tests of a process, and helpers they share. */
+/** Cluster of three servers and two agents for all tests of a process, and helpers they share. */
 import assert from 'node:assert/strict'
 import {after, before} from 'node:test'
 import {isOver, type Answer, type Owner, type ServerProcess} from '../support/server-process.ts'
@@ -6,7 +6,7 @@ import {until} from '../support/waiting.ts'
 import {ClusterProcess, type ClusterOptions} from '../../tools/faults/cluster-process.ts'
 
 export const SERVERS = ['north', 'east', 'west'] as const
-/** By name: the flags of each agent. */
+/** Flags of each agent; keys: names of agents. */
 const AGENTS = {
   press: ['--tag', 'room=printing', '--tag', 'host=printer:9100'],
   oven: ['--tag', 'room=kitchen'],

@@ -33,7 +33,10 @@ test('a 401 makes a browser ask for a login for pages, but not for their scripts
     assert.doesNotMatch(await challenge(headers), /Basic/)
 })
 
-/** What a client reads that sends this head of a request and waits for more, until `expected` is in it. */
+/**
+ * Reads from a client that sends this head of a request and waits for more, until `expected` is in the
+ * reply.
+ */
 async function readUntil(t: TestContext, api: Api, head: string, expected: RegExp) {
   const socket = connect(api.port, '127.0.0.1')
   t.after(() => socket.destroy())

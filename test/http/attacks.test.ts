@@ -245,7 +245,7 @@ test('poisoned, repeated and deeply nested keys reach no object', async (t) => {
     assert.ok([200, 201, 400].includes(policy.status), about)
     assert.ok([400, 404].includes((await admin.call('POST', '/v1/acl/tokens', body)).status), about)
   }
-  // Of repeated keys the last counts, for the policy and for the store.
+  // The last of repeated keys counts, for the policy and for the store.
   const repeated = (...names: string[]) =>
     `{${names.map((name) => `"name":"${name}"`).join()},"schedule":"@manually","executor":"shell"}`
   const path = '/v1/jobs'

@@ -87,7 +87,7 @@ async function openConsole(t: TestContext) {
     SCRIPT,
     createContext({document, fetch, setTimeout: (next: () => void) => void timers.push(next)}),
   )
-  /** What the script does next, to its end. */
+  /** Runs the script until it has nothing to do. */
   const settle = async () => {
     for (let calm = 0; calm < 20; calm += 1) {
       if (pending.size > 0) calm = 0

@@ -1,4 +1,4 @@
-/** What is wrong with a definition: faults, warnings, dry runs and merge patches. */
+/** Faulty definitions: faults, warnings, dry runs and merge patches. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {startApi} from './harness.ts'

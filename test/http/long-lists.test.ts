@@ -47,7 +47,7 @@ test('a list that waits too long is refused with 503 and Retry-After', ENDS_WITH
   const first = api.get('/v1/jobs')
   await api.eventually(() => calls.length === 1)
   const second = api.get('/v1/busy')
-  // Of the deadline of the store, and of the list that waits.
+  // Two timers: the deadline of the store, and the list that waits.
   await api.eventually(() => api.clock.waiting === 2)
   await api.clock.advance(LONG_LIST_WAIT_MS)
   const refused = await second

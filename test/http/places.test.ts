@@ -33,7 +33,7 @@ describe('places', () => {
       assert.notEqual(place, null, `${name} has a place`)
       return place!
     }
-    /** One for each of so many addresses. */
+    /** Places for that many addresses, one each. */
     const strangers = (count: number) =>
       Array.from({length: count}, (_, at) => take(`10.0.${at >> 8}.${at & 255}`))
     return {places, ended, take, strangers}
@@ -143,7 +143,7 @@ for (const attack of ATTACKS)
       tls: isTls ? {cert: CERTIFICATE, key: PRIVATE_KEY} : null,
       onConnectionsFull: () => void (full += 1),
     })
-    // What the attack holds ends for others, and not by time.
+    // Only other clients end what the attack holds; no time limit does.
     Object.assign(api.app.server, {headersTimeout: 0, keepAliveTimeout: 600_000})
     const {port} = api
     const joins = async () => {

@@ -1,4 +1,4 @@
-/** What holds for every reply: security headers, the form of refusals, and that reading changes nothing. */
+/** Rules for every reply: security headers, the form of refusals, and that reading changes nothing. */
 import assert from 'node:assert/strict'
 import {once} from 'node:events'
 import {connect} from 'node:net'

@@ -34,7 +34,7 @@ test('run requests of one token for one job are limited, those of others are not
   }
   const after = (await admin.call('GET', '/v1/jobs/team-a-x/launches')).headers['x-total-count']
   assert.equal(after, before, 'nothing was launched')
-  // What starts nothing is not limited.
+  // Requests that start nothing are not limited.
   assert.equal((await team.call('PUT', '/v1/jobs/team-a-x', definition('team-a-x'))).status, 201)
   assert.equal((await team.call('POST', '/v1/jobs/team-a-y/run')).status, 202)
   assert.equal((await admin.call('POST', '/v1/jobs/team-a-x/run')).status, 202)

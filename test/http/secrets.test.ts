@@ -179,7 +179,7 @@ test('who may not read a secret can neither use it nor change a job that does', 
   assert.equal((await restore('foreign', team)).status, 403)
   assert.match((await restore('unknown', admin)).text, /there is no secret \\"unknown\\"/)
   assert.equal((await restore('own', team)).status, 200)
-  // Without the secret the job has nothing to print.
+  // The job needs the secret to have something to print.
   assert.equal((await team.call('POST', '/v1/jobs', definition('job'))).status, 201)
 })
 

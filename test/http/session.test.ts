@@ -19,7 +19,7 @@ function cookiesOf({headers}: Reply): readonly string[] {
   return headers['set-cookie'] ?? []
 }
 
-/** What a page of the server at this origin sends. */
+/** Headers that a page of the server at this origin sends. */
 function pageOf(cookie: string, origin: string, more: Headers = {}): Record<string, string> {
   return {cookie, origin, 'sec-fetch-site': 'same-origin', ...more}
 }
@@ -280,7 +280,7 @@ test('sessions and their streams end with their token within five seconds', asyn
   assert.equal(stream.status, 200)
   const listed = (await admin.call('GET', '/v1/acl/sessions')).json
   assert.deepEqual([listed.length, listed[0].name], [1, 'read'])
-  // As if another server had done it, and its notification were lost.
+  // Stands for a revocation by another server whose notification was lost.
   await api.store.deleteToken(reader.accessor)
   await api.clock.advance(REACHES_MS)
   await api.eventually(() => stream.ended)

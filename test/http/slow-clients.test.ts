@@ -105,7 +105,7 @@ describe('clients that hold connections', {concurrency: true}, () => {
         stop: async () => undefined,
       }
       const api = await startApi(t, {agents, replyStalledMs: 1_000})
-      // One that is served as if it named no upgrade stays open for the next request.
+      // A request served as if it named no upgrade stays open for the next one.
       api.app.server.keepAliveTimeout = 1
       const count = held(api)
       const socket = 'Connection: Upgrade\r\nUpgrade: websocket\r\n'

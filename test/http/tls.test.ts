@@ -36,7 +36,7 @@ test('with a certificate the server speaks only TLS and sends HSTS', async (t) =
 
 test('a handshake that fails or takes too long leaves no connection open', async (t) => {
   const api = await startApi(t, {tls: {cert: CERTIFICATE, key: PRIVATE_KEY}})
-  // As a socket whose handshake is not complete: it takes no bytes, so a reply would never end.
+  // Socket whose handshake is not complete: it takes no bytes, so a reply would never end.
   const socket = new Duplex({read: () => undefined, write: () => undefined})
   const error = Object.assign(new Error('too slow'), {code: 'ERR_TLS_HANDSHAKE_TIMEOUT'})
   api.app.server.emit('tlsClientError', error, socket)

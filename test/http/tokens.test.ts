@@ -28,7 +28,7 @@ test('bootstrap makes the first management token, once, and locks the server', a
   assert.equal((await api.post('/v1/acl/bootstrap')).status, 401)
 })
 
-/** What a job on this machine can send without a token. */
+/** Requests that a job on this machine can send without a token. */
 async function assertLocked(api: Api): Promise<void> {
   for (const path of ['/v1/acl/bootstrap', '/v1/acl/tokens', '/v1/jobs'])
     assert.equal((await api.post(path, {name: 'x', type: 'management'})).status, 401, path)
@@ -328,7 +328,7 @@ async function streamsOf(api: Api, locked: LockedApi, headers: Record<string, st
   return streams
 }
 
-/** What other servers do: this one receives no notification, and has to look. */
+/** Changes by other servers: this one receives no notification, and has to look. */
 const CHANGES: Readonly<Record<string, (store: Store, accessor: string) => Promise<unknown>>> = {
   'a revocation': (store, accessor) => store.deleteToken(accessor),
   'a deleted policy': (store) => store.deletePolicy('team-a'),

@@ -85,7 +85,7 @@ describe('a tail buffer', () => {
     const before = process.memoryUsage().arrayBuffers
     const pieces = 8_000
     for (let piece = 0; piece < pieces; piece += 1) {
-      // One byte of a 64 KiB read buffer, as pipes deliver them: all of them together would be 0.5 GB.
+      // Each byte is of a 64 KiB read buffer, as pipes deliver them: all of them together would be 0.5 GB.
       tail.push(new Uint8Array(64 * 1024).subarray(0, 1))
     }
     const grown = process.memoryUsage().arrayBuffers - before

@@ -1,4 +1,4 @@
-/** One execution from claim to finish: its events, output and result, and every way to stop it. */
+/** Execution from claim to finish: its events, output and result, and every way to stop it. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {ExecutionRun, type StartRecorder} from '../../src/node/execution-run.ts'

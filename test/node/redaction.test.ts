@@ -90,7 +90,7 @@ describe('redaction', () => {
           const encoded = Buffer.from(`${before}${value}${after}`).toString(encoding)
           const shown = await redacted([value], [encoded])
           assert.match(shown, /\[secret\]/, `${before}${after} ${encoding}`)
-          // What is left are the characters that encode its neighbours too.
+          // The characters left encode its neighbours too.
           const left = shown.replace('[secret]', '').length
           assert.ok(left <= Math.ceil(((before.length + after.length) * 4) / 3) + 6, shown)
         }

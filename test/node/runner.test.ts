@@ -98,7 +98,7 @@ describe('claims ahead', () => {
 
   it('keep the slots occupied while a claim is under way', async () => {
     const {world, executor, tookMs} = await underLoad({count: 60, short: 60})
-    // Without claims ahead: two executions in 90 ms, hence 2,700 ms in all.
+    // Claims that are not ahead would take two executions in 90 ms, hence 2,700 ms in all.
     assert.ok(tookMs < 2_000, `60 executions took ${tookMs} ms`)
     await world.clock.advance(SECOND)
     const starts = executor.started.map(({startedAt}) => startedAt)

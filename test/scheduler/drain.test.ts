@@ -8,7 +8,7 @@ import {World} from '../support/world.ts'
 const SECOND = 1_000
 const MINUTE = 60 * SECOND
 const RUN_MS = 300
-/** Of a full slot, the node has claimed the next execution before the drain; its next claim says so. */
+/** Delay of the answer of a full slot: the node claimed its next execution before the drain. */
 const LATE_MS = RUN_MS
 
 async function set(world: World, name: string, change: SchedulingChange): Promise<void> {

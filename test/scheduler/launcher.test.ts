@@ -457,7 +457,7 @@ describe('two leaders', () => {
     await world.submit(aJob('job').every('10s'))
     await world.clock.advance(10 * SECOND)
     let over = 0
-    // As after a pause: another holds the lease, and this leader does not know it.
+    // Another server holds the lease, and this leader does not know it, as after a pause.
     const lease = await world.store.acquireLease({
       holder: old.settings.incarnation,
       nodeId: 'x',

@@ -94,7 +94,7 @@ describe('a term', () => {
     assert.deepEqual(events.of('term_began'), [{term: 1, node: 'node-1'}])
     assert.ok(services.every(({living, starts}) => living && starts === 1))
     assert.equal(services.length, 2)
-    // One more: its own notification of the candidates wakes it too.
+    // The extra one: its own notification of the candidates wakes it too.
     assert.equal(lease.calls.filter((call) => call === 'renew').length, 31)
     await leadership.stop()
   })

@@ -130,7 +130,7 @@ class Weather {
     return {ms: this.random.between(0, 3_500), outcome, output: executionId}
   }
 
-  /** What may happen next, each with its relative probability. */
+  /** Possible next acts, each with its relative probability. */
   readonly #acts: readonly (readonly [weight: number, act: () => unknown])[] = [
     [10, () => undefined],
     [5, () => this.#crashOne()],

@@ -1,4 +1,4 @@
-/** What is particular to the store on a file: who may open it, what it checks, images, and how it fails. */
+/** Store on a file: who may open it, what it checks, images, and how it fails. */
 import assert from 'node:assert/strict'
 import {
   cpSync,
@@ -120,7 +120,7 @@ describe('ownership', () => {
     const first = await open(dataDir)
     const left = readFileSync(marker)
     await first.store.close()
-    // As a killed process leaves it.
+    // State that a killed process leaves.
     writeFileSync(marker, left)
     const second = await open(dataDir)
     assert.deepEqual(second.recovered, {uncleanStop: true, checked: bootId() === ''})
@@ -260,7 +260,7 @@ describe('damage that appears while the store is open', () => {
     await assert.rejects(store.policies(), StoreDamaged)
     await store.close()
     const before = bytesOf(dataDir)
-    // As if the last stop had been a clean one.
+    // Marks the last stop as a clean one.
     rmSync(join(dataDir, 'belfry.open'), {force: true})
     for (let start = 1; start <= 2; start += 1) {
       const problem = await refusal(dataDir)

@@ -12,7 +12,7 @@ export class FakeLease implements LeaseStore {
   readonly calls: string[] = []
   /** Delay before the call is applied, and again before its reply. */
   delayMs: () => number = () => 0
-  /** Whether the connection of the holder is open; `null` = unknown. */
+  /** True if the connection of the holder is open; `null` = unknown. */
   isConnected: boolean | null = null
   fault: (call: string) => LeaseFault = () => 'none'
   #term = 0

@@ -261,7 +261,7 @@ export class LaunchFixture {
     return this.with({decision, reason, open: decision === 'pending' || decision === 'launched'})
   }
 
-  /** One of its executions was cancelled. */
+  /** Ends its retries, as a cancelled execution does. */
   cancelled(): LaunchFixture {
     return this.with({retriesEnded: true})
   }

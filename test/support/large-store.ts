@@ -10,7 +10,7 @@ import {aSpec} from '../store/exercise-store/scene.ts'
 const JOBS = 100
 const FIRST_AT = Date.UTC(2026, 0, 1)
 
-/** By name: a later migration adds columns. */
+/** Columns are named: a later migration adds some. */
 const EXECUTION_COLUMNS = `group_id, node_name, attempt, job_id, job_name, node_id, slot, status, revision,
   created_at, not_before, started_at, finished_at, cancel_requested_at, exit_code, reason, output_head,
   output_foot, output_bytes, late_result, claim_token, incarnation`

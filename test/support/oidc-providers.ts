@@ -80,7 +80,7 @@ async function interact(
   })
 }
 
-/** What a fake provider puts into an ID token. */
+/** Claims that a fake provider puts into an ID token. */
 export interface Forged {
   readonly header?: Readonly<Record<string, unknown>>
   readonly claims?: Readonly<Record<string, unknown>>

@@ -13,7 +13,7 @@ import type {SchedulingChange} from '../../src/ports/node-store.ts'
 import type {JobFixture} from './fixtures.ts'
 import type {World} from './world.ts'
 
-/** What a node claimed before its cordon may start within this time, until it learns of the cordon. */
+/** Executions claimed before a cordon may start within this time, until their node learns of it. */
 const START_MS = 5_000
 
 /** A definition in force: for planned times after `from`, up to and including `to`. */
@@ -174,7 +174,7 @@ export class Operator {
     this.#versions.set(id, versions)
   }
 
-  /** What the job planned until now, in the zone that was in force at each time, oldest first. */
+  /** Times that the job planned until now, in the zone that was in force at each, oldest first. */
   #plannedTimes(job: JobRecord): number[] {
     const times: number[] = []
     for (const {spec, anchorAt, from, to} of this.#versions.get(job.id)!) {
@@ -273,12 +273,12 @@ export class Operator {
   }
 }
 
-/** Whether its planned times depend on the default zone. */
+/** True if its planned times depend on the default zone. */
 function isOfZone({schedule, timezone}: JobSpec): boolean {
   return zoneOf(schedule, timezone) === ''
 }
 
-/** What the planned times follow from. */
+/** Fields that its planned times follow from. */
 function planOf({schedule, timezone, disabled}: JobSpec): string {
   return JSON.stringify([schedule, timezone, disabled])
 }

@@ -197,7 +197,7 @@ export class ServerProcess {
     return Number(answer.headers.get('x-launch-id'))
   }
 
-  /** Also pending ones. */
+  /** Executions of a job, pending ones included. */
   async executions(name: string): Promise<Answer['json'][]> {
     return (await this.get(`/jobs/${name}/executions?status=all`)).json
   }
@@ -283,7 +283,7 @@ async function endWhole(program: Program, data: string): Promise<void> {
   endMarked(data)
 }
 
-/** One server for all tests of a suite. Call it in the suite; call the returned function in its tests. */
+/** Server of all tests of a suite. Call it in the suite; call the returned function in its tests. */
 export function sharedServer(options: ServerOptions = {}): () => ServerProcess {
   let server: ServerProcess | null = null
   let end: () => unknown = () => undefined

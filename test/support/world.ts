@@ -90,7 +90,7 @@ export class World {
     return page.rows.toSorted((a, b) => a.scheduledAt - b.scheduledAt || a.group - b.group)
   }
 
-  /** One line a row: `12:00:00 launched`, `12:01:00..12:05:00 ×5 missed catch_up_latest`. */
+  /** Rows as lines: `12:00:00 launched`, `12:01:00..12:05:00 ×5 missed catch_up_latest`. */
   async launchLines(name: string): Promise<string[]> {
     const time = (at: number) => new Date(at).toISOString().slice(11, 19)
     return (await this.launches(name)).map((row) => {

@@ -1,4 +1,4 @@
-/** What a store says at a scrape, for tests of metrics. */
+/** State of a store at a scrape, for tests of metrics. */
 import type {ClusterState} from '../../src/telemetry/cluster-metrics.ts'
 
 export const CLUSTER: ClusterState = {

@@ -29,7 +29,7 @@ function expectFindings(check: Check, sources: readonly Source[], found: readonl
   for (const [index, pattern] of found.entries()) assert.match(findings[index]!, pattern)
 }
 
-/** One import, and what is wrong with it; `null` = nothing. */
+/** Import, and what is wrong with it; `null` = nothing. */
 const IMPORTS: readonly (readonly [path: string, target: string, wrong: RegExp | null])[] = [
   ['src/core/job.ts', '../lib/assert.ts', null],
   ['src/core/job.ts', './next-time.ts', null],

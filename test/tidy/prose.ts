@@ -7,7 +7,7 @@ import {readdir, readFile} from 'node:fs/promises'
 import {join} from 'node:path'
 import {finding, isNode, walk, type Finding, type Source} from './source.ts'
 
-/** One line of prose of a file. */
+/** Line of prose of a file. */
 interface Line {
   readonly number: number
   readonly text: string

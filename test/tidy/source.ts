@@ -16,7 +16,7 @@ export interface Node {
 }
 
 export interface Import {
-  /** As written. */
+  /** Text between the quotes. */
   readonly specifier: string
   /** Path from the root of the repository; `null` for a package or a module of Node. */
   readonly target: string | null
@@ -33,7 +33,7 @@ export interface Source {
   readonly comments: readonly {readonly line: number; readonly text: string}[]
 }
 
-/** One violation: `path:line message`. */
+/** Violation of a rule: `path:line message`. */
 export type Finding = string
 
 export function finding(path: string, line: number, what: string): Finding {

@@ -17,7 +17,7 @@ test('the last bytes never split a character', () => {
     const bytes = Buffer.byteLength(last)
     assert.ok(bytes <= bytesMax && text.endsWith(last))
     assert.equal(cutBytes, Buffer.byteLength(text) - bytes)
-    // One more character would not fit.
+    // Another character would not fit.
     if (cutBytes > 0) assert.ok(bytes + 4 > bytesMax)
   })
   fc.assert(law)

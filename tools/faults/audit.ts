@@ -37,7 +37,7 @@ export interface ClusterAudit {
   started: number
   /** `lost` executions; the node of each died, sent no heartbeats for long, or was drained. */
   lost: number
-  /** Of these, stopped at the deadline of a drain. */
+  /** Executions of `lost` that the deadline of a drain stopped. */
   drained: number
   /** `cancelled` executions; the cancellation of each was asked for. */
   cancelled: number

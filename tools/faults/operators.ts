@@ -119,12 +119,12 @@ export class Operators {
     return this.#cancelled.size
   }
 
-  /** Whether the cancellation of this execution, or of another one of its launch, was asked for. */
+  /** True if the cancellation of this execution, or of another one of its launch, was requested. */
   hasCancelled({id}: Json): boolean {
     return this.#cancelled.has(groupOf(id))
   }
 
-  /** Whether a drain explains that the execution was stopped. */
+  /** True if a drain explains that the execution was stopped. */
   hasDrained({node_name: node, started_at: from, finished_at: to}: Json): boolean {
     return this.#drains.some((drain) => {
       const until = drain.acceptedAt + drain.deadlineMs
@@ -142,14 +142,14 @@ export class Operators {
     })
   }
 
-  /** Whether a pause explains that the row was skipped. */
+  /** True if a pause explains that the row was skipped. */
   explainsSkip(row: Json): boolean {
     const last = Date.parse(row.scheduled_until)
     const decidedAt = Date.parse(row.decided_at)
     return this.#pausesOf(row).some(({askedAt, endedAt}) => askedAt <= decidedAt && last < endedAt)
   }
 
-  /** Whether the launch of this row was forbidden by a pause. */
+  /** True if a pause forbade the launch of this row. */
   isPaused(row: Json): boolean {
     const at = Date.parse(row.scheduled_at)
     const decidedAt = Date.parse(row.decided_at)

@@ -152,7 +152,7 @@ export class FaultPlan {
     ]
   }
 
-  /** What people ask for, alone or while a leader is away. Nothing of it is in force at the end of a draw. */
+  /** Requests of operators, alone or while a leader is away. None is in force at the end of a draw. */
   #requests(): readonly Draw[] {
     const operators = this.#operators
     const zone = async (random: SeededRandom) => {

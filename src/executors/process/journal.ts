@@ -27,7 +27,7 @@ export interface JournalHead {
 export interface JournalEntry {
   readonly executionId: string
   readonly pid: number
-  /** As in `ProcessRow.started`. */
+  /** Start time as in `ProcessRow.started`. */
   readonly started: number
 }
 

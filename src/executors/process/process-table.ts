@@ -60,7 +60,7 @@ function linuxPids(): number[] {
     .filter((pid) => Number.isInteger(pid) && pid > 0)
 }
 
-/** As `listProcesses`, but synchronous. Linux only. */
+/** Synchronous `listProcesses`. Linux only. */
 export function listLinuxProcesses(): ProcessRow[] {
   const rows: ProcessRow[] = []
   for (const pid of linuxPids()) {

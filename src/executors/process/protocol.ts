@@ -91,7 +91,7 @@ export interface CommandEnd {
   /** e.g. `SIGKILL`; `''` = ended by exit code. */
   readonly signal: string
   readonly ending: Ending
-  /** For `memory`: the measured size. */
+  /** Measured size, for the ending `memory`. */
   readonly memoryBytes: number
   /** The output was closed while another process still held it open. */
   readonly cut: boolean
@@ -108,7 +108,7 @@ export function encodeFrame(kind: number, execution: number, payload: Uint8Array
   )
 }
 
-/** As `encodeFrame`, into a buffer with room for the payload and `HEADER_BYTES`. */
+/** Encodes into a buffer with room for the payload and `HEADER_BYTES`. */
 export function encodeFrameInto(
   buffer: Buffer,
   kind: number,

@@ -9,7 +9,7 @@ import {parseSchedule, type Schedule} from '../../../src/core/schedule/parse.ts'
 /** Seed of the random runs; a failure prints the path that repeats it. */
 export const SEED = 20260329
 
-/** One field: its text and its values; `wild` if it has `*` or a step. */
+/** Field: its text and its values; `wild` if it has `*` or a step. */
 export interface FieldCase {
   readonly text: string
   readonly values: ReadonlySet<number>

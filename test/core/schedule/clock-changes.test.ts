@@ -1,4 +1,4 @@
-/** What previews say about daylight saving: moved and repeated times, and the changes between them. */
+/** Previews and daylight saving: moved and repeated times, and the changes between them. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {clockChanges, localTimes} from '../../../src/core/schedule/clock-changes.ts'

@@ -13,7 +13,7 @@ import {enumerate, SEED} from './cases.ts'
 
 const DAY_MS = 86_400_000
 
-/** One entry of a day field. */
+/** Entry of a day field. */
 interface Entry {
   readonly text: string
   /** The values it names; `null` for `L`, `W` and `#`, whose days depend on the month. */

@@ -179,7 +179,7 @@ export function auditCases(when: Case): void {
     )
     assert.equal((await store.revision('a', 4))!.spec.retries, 3)
     assert.equal(await store.revision('a', 3), null)
-    // By number; what a job needs counts.
+    // Limit by number; entries that a job needs count.
     for (const rules of ['1', '2', '3']) await store.putPolicy({name: 'p', rules})
     assert.equal(await prune({keepEntries: 2}), 2)
     assert.equal((await recorded(scene)).length, 4)

@@ -93,12 +93,12 @@ export function outputCases(when: Case): void {
       }
       const total = 600_000
       const tail = letters(total - KEPT_BYTES, KEPT_BYTES)
-      // In pieces: the first chunk becomes the start when it is deleted.
+      // Small pieces: the first chunk becomes the start when it is deleted.
       const pieces = await start(scene)
       for (let at = 0; at < total; at += 10_000)
         await append(scene, pieces, at, letters(at, 10_000))
       assert.deepEqual(await parts(pieces), [letters(0, START_BYTES), tail, true])
-      // In two large pieces: the first one is still kept, because it also has the first bytes of the tail.
+      // Two large pieces: the first one is still kept, because it also has the first bytes of the tail.
       const large = await start(scene)
       await append(scene, large, 0, letters(0, 100_000))
       await append(scene, large, 100_000, letters(100_000, 200_000))

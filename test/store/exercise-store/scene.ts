@@ -129,7 +129,7 @@ export class Scene {
     return await this.store.failMember({term: this.term, nodeId, observed})
   }
 
-  /** As the failure detector for `failed`, by a heartbeat of the node for every other status. */
+  /** Writes `failed` as the failure detector does, every other status as a heartbeat of the node does. */
   async setStatus(nodeId: string, incarnation: string, status: MemberStatus): Promise<void> {
     if (status === 'failed') assert(await this.fail(nodeId, incarnation), `${nodeId} is failed`)
     else assert.equal(await beatAs(this.store, {nodeId, incarnation, status}), 'ok')

@@ -1,6 +1,6 @@
 /**
- * One store for all cases of the contract, emptied after each: opening a store takes many times as long as
- * most cases. A case that closes its store gets the next one a new store.
+ * Store for all cases of the contract, emptied after each: opening a store takes many times as long as most
+ * cases. A case that closes its store gets the next one a new store.
  */
 import {after} from 'node:test'
 import type {OpenedStore, OpenStore} from './scene.ts'

@@ -22,7 +22,7 @@ const JOBS = `INSERT INTO jobs (id, name, displayname, search_text, schedule, pa
   updated_at, deleted_why)
   SELECT number, 'job-' || number, '', '', '@every 1s', '', 0, 0, 0, 1, 1000, 0, 0, 0, '', 0, 0, 0, ''
   FROM generate_series(100, 20100) AS number`
-/** One planned time of each job waits for a node, and one has launched and waits for a slot. */
+/** Each job has one planned time that waits for a node, and one that has launched and waits for a slot. */
 const LAUNCHES = ['pending', 'launched'].map(
   (decision, index) => `INSERT INTO launches (group_id, job_id, job_name, cause, scheduled_at,
     scheduled_until, planned_count, decision, reason, forced, node_deaths, retries_ended, open, stored_at)

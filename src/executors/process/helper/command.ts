@@ -1,7 +1,7 @@
 /**
- * One command in the helper, from its start to its last byte of output. The exit of the command's own process
- * determines its end: output that other processes hold open is closed after a short drain. Runs in the helper
- * only.
+ * Command in the helper, from its start to its last byte of output. The exit of the command's own process
+ * determines its end: output that other processes hold open is closed after a short drain. Runs in the
+ * helper only.
  */
 import {randomUUID} from 'node:crypto'
 import {closeSync, constants, fchownSync, openSync, unlinkSync, writeSync} from 'node:fs'

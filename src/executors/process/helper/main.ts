@@ -35,7 +35,7 @@ const LINK_DESCRIPTOR = 3
 /** Together 4 MiB. */
 const SPARE_BUFFERS_MAX = 64
 
-/** As /proc/self/fdinfo shows it. */
+/** Value in /proc/self/fdinfo. */
 const O_CLOEXEC = 0o2000000
 
 /** Time to exit beyond the grace: for the KILL, the drain and the last frames. */

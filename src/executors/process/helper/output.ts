@@ -26,8 +26,8 @@ const STREAM_AFTER_MS = 20
 const DRAIN_TICK_MS = 50
 
 /**
- * One read buffer for all commands: its bytes are consumed before the next read. New buffers for each read
- * would accumulate to tens of megabytes before they are garbage-collected.
+ * Read buffer of all commands: its bytes are consumed before the next read. New buffers for each read would
+ * accumulate to tens of megabytes before they are garbage-collected.
  */
 const READ_BUFFER = Buffer.alloc(READ_BYTES)
 

@@ -84,7 +84,7 @@ export class OutputPipes {
     }
   }
 
-  /** As `take`, but synchronous; `null` when no pipe is free. Throws when it cannot be opened. */
+  /** Synchronous `take`; `null` when no pipe is free. Throws when it cannot be opened. */
   takeNow(): Pipe | null {
     if (this.#openPipe !== null) return anonymous(this.#openPipe('writer'))
     const path = this.#free.pop()

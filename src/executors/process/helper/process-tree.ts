@@ -10,7 +10,7 @@ import {
   send,
 } from '../process-table.ts'
 
-/** One scan of all environments serves all commands for this long. */
+/** Age at which a scan of all environments is repeated. */
 const SCAN_FRESH_MS = 40
 
 let scan: {nodeId: string; at: number; marked: Map<string, number[]>} | null = null

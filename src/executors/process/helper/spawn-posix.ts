@@ -74,11 +74,11 @@ function bind(ffi: Ffi) {
 }
 type Libc = ReturnType<typeof bind>
 
-/** What the helper calls in the C library. */
+/** Functions of the C library that the helper calls. */
 export interface PosixCalls {
   readonly spawn: Spawn
   readonly openPipe: OpenPipe
-  /** Whether a process group has a process that can be signalled. */
+  /** True if the process group has a process that can be signalled. */
   readonly groupIsAlive: (group: number) => boolean
 }
 
