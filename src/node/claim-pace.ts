@@ -11,7 +11,7 @@ export interface ClaimPaceOptions {
   readonly slots: number
   /** Executions claimed in one transaction. */
   readonly claimMax: number
-  /** Pause between claims while more work is due than fits, unless many slots are free. */
+  /** Pause between claims while more work is due than fits or nothing fits, unless many slots are free. */
   readonly claimPauseMs: number
   /** While the leader records a burst: executions claimed at once, and the pause between claims. */
   readonly burstClaimMax: number
@@ -51,7 +51,7 @@ export class ClaimPace {
     const sinceMs = clock.monotonicMs() - this.#claimedAt
     if (this.#isBurst) return Math.max(0, burstPauseMs - sinceMs)
     const isWorthACommit = room >= Math.min(Math.ceil(slots / 4), claimMax / 4)
-    if (!this.#isMoreDue || isWorthACommit) return 0
+    if (isWorthACommit || (room > 0 && !this.#isMoreDue)) return 0
     return Math.max(0, claimPauseMs - sinceMs)
   }
 

@@ -175,8 +175,9 @@ export class Runner implements Service {
     const room = this.#pace.countOf(this.#room())
     const pauseMs = this.#pace.pauseMs(this.#room())
     if (pauseMs > 0) return pauseMs
-    // A claim without a reply is repeated even without room: nothing else knows what it took.
-    if (room <= 0 && this.#token === null) return pollMs
+    // A claim without a reply is repeated even without room: nothing else knows what it took. While claims wait
+    // for a slot, the reply also says whether the node is cordoned, before a slot takes the next of them.
+    if (room <= 0 && this.#token === null && !this.#slots.hasAhead) return pollMs
     const sentAt = clock.monotonicMs()
     this.#pace.sent()
     this.#token ??= random.id()

@@ -45,6 +45,11 @@ export class Slots {
     return Math.max(0, this.#aheadMax - this.#ahead.size)
   }
 
+  /** Whether claimed executions wait for a slot. */
+  get hasAhead(): boolean {
+    return this.#ahead.size > 0
+  }
+
   get isEmpty(): boolean {
     return this.#running.size === 0 && this.#ahead.size === 0
   }

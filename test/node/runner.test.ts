@@ -76,7 +76,7 @@ describe('claims ahead', () => {
       await world.store.requestRun({name: 'job', forced: false, idempotency: null})
     world.notify('launch')
     const tookMs = await world.clock.until(() => executor.started.length >= short)
-    return {...setup, tookMs}
+    return {...setup, short, tookMs}
   }
 
   /** The executions that are `running` in the store and have not been started. */
@@ -86,14 +86,15 @@ describe('claims ahead', () => {
     return running.filter((execution) => !startedIds.has(executionId(execution)))
   }
 
-  /** Advances until executions are claimed ahead. */
+  /** Advances until both slots have an execution without an end, and no more is claimed ahead. */
   async function untilAhead(setup: Awaited<ReturnType<typeof underLoad>>) {
-    for (let ms = 0; ms < SECOND; ms += 5) {
-      const found = await ahead(setup)
-      if (found.length > 0) return found
-      await setup.world.clock.advance(5)
-    }
-    throw new Error('nothing was claimed ahead')
+    const {world, executor, short} = setup
+    await world.clock.until(() => executor.started.length === short + 2)
+    // Several claims, and not yet a release.
+    await world.clock.advance(200)
+    const found = await ahead(setup)
+    assert.ok(found.length > 0, 'nothing was claimed ahead')
+    return found
   }
 
   it('keep the slots occupied while a claim is under way', async () => {
@@ -137,6 +138,23 @@ describe('claims ahead', () => {
       const isStarted = started.has(executionId(execution))
       assert.equal(execution.status === 'pending', !isStarted, executionId(execution))
     }
+  })
+
+  it('are released at a cordon, before a slot becomes free', async () => {
+    const setup = await underLoad({count: 30, short: 16})
+    const {world, node, executor} = setup
+    await untilAhead(setup)
+    const startedCount = executor.started.length
+    await world.clock.finish(
+      world.store.setScheduling({nodeId: node.nodeId, change: {kind: 'cordon'}}),
+    )
+    world.notify('run')
+    await world.clock.advance(100)
+    assert.deepEqual(await ahead(setup), [])
+    for (const running of executor.running) running.end({})
+    await world.clock.advance(10 * SECOND)
+    assert.equal(executor.started.length, startedCount)
+    await world.check(['job'])
   })
 
   it('end when they are cancelled, without a start', async () => {
