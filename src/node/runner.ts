@@ -175,8 +175,8 @@ export class Runner implements Service {
     const room = this.#pace.countOf(this.#room())
     const pauseMs = this.#pace.pauseMs(this.#room())
     if (pauseMs > 0) return pauseMs
-    // A claim without a reply is repeated even without room: nothing else knows what it took. While claims wait
-    // for a slot, the reply also says whether the node is cordoned, before a slot takes the next of them.
+    // A claim without a reply is repeated even without room: nothing else knows what it took. While claims
+    // wait for a slot, a reply without executions says whether the node is cordoned and must release them.
     if (room <= 0 && this.#token === null && !this.#slots.hasAhead) return pollMs
     const sentAt = clock.monotonicMs()
     this.#pace.sent()

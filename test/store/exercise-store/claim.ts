@@ -44,6 +44,21 @@ export function claimCases(when: Case): void {
     },
   )
 
+  when(
+    'a repeated claim after an edit returns the new definition with its revision',
+    async (scene) => {
+      await scene.submit('a')
+      const group = await scene.run('a')
+      const request = {nodeId: 'n1', incarnation: 'n1-life-1', token: 't1', room: 5}
+      await claimAs(scene.store, request)
+      await scene.submit('a', {owner: 'new'})
+      const [repeated] = (await claimAs(scene.store, request)).claimed
+      assert.deepEqual([repeated!.execution.revision, repeated!.spec.owner], [2, 'new'])
+      const [stored] = (await scene.store.launch('a', group))!.executions
+      assert.equal(stored!.revision, 2)
+    },
+  )
+
   when('a claim takes definitions up to a length, and at least one', async (scene) => {
     const command = 'x'.repeat(1_000)
     await scene.submit('a', {executorConfig: {command}})

@@ -6,9 +6,9 @@ import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
 import type {ClaimedExecution, FinishOutcome} from '../../../src/ports/node-store.ts'
 import type {Store} from '../../../src/ports/store.ts'
-import {withCluster} from '../../support/postgres-cluster.ts'
+import {type Cluster, withCluster} from '../../support/postgres-cluster.ts'
 import {TestPostgres} from '../../support/postgres.ts'
-import {ALL_ROWS, anEnd, type Scene} from '../exercise-store/scene.ts'
+import {ALL_ROWS, anEnd, aSpec, type Scene} from '../exercise-store/scene.ts'
 import {claimAs} from '../../support/single-calls.ts'
 
 let postgres: TestPostgres
@@ -22,6 +22,15 @@ async function onTwoNodes(scene: Scene): Promise<[number, ClaimedExecution, Clai
   const group = await scene.run('a', ['n1', 'n2'])
   return [group, await scene.claimOne('n1'), await scene.claimOne('n2')]
 }
+
+/** Claims wait for the advisory lock 1 when they have read their rows and locked none. */
+const SLOW_CLAIMS = [
+  `CREATE FUNCTION waited() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+    IF current_query() LIKE '%SKIP LOCKED%' THEN PERFORM pg_advisory_xact_lock(1); END IF;
+    RETURN true; END $$`,
+  `ALTER TABLE definitions RENAME TO stored_definitions`,
+  `CREATE VIEW definitions AS SELECT * FROM stored_definitions WHERE waited()`,
+]
 
 async function endOn(store: Store, claimed: ClaimedExecution): Promise<FinishOutcome> {
   const [outcome] = await store.finish([anEnd(claimed, 'succeeded')])
@@ -240,5 +249,36 @@ describe('a claim', () => {
         assert(isOnce && (moved === 'applied') === (elsewhere.length === 1), String(taken))
       }
     })
+  })
+
+  it('takes nothing that changed while it ran, and no definition of another revision', async () => {
+    const key = (group: number) => ({group, node: 'node-1', attempt: 1})
+    const job = {ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
+    const changes: Record<string, (cluster: Cluster, group: number) => Promise<unknown>> = {
+      cancel: ({second}, group) => second.cancelExecution('a', key(group)),
+      move: ({second, scene: {term}}, group) => {
+        const to = {nodeId: 'n2', nodeName: 'node-2'}
+        return second.applyReassignments({term, moves: [{key: key(group), to}]})
+      },
+      delete: ({second}) => second.deleteJob('a'),
+      edit: ({second}) => second.submit({spec: aSpec('a', {owner: 'new'}), ...job}),
+    }
+    const taken: Record<string, unknown> = {}
+    for (const [name, change] of Object.entries(changes))
+      await withCluster(postgres, async (cluster) => {
+        const {scene, first, hold, waiting, rows} = cluster
+        await scene.submit('a', {owner: 'old'})
+        await scene.join('n2')
+        const group = await scene.run('a')
+        for (const statement of SLOW_CLAIMS) await rows(statement)
+        const holder = await hold('SELECT pg_advisory_xact_lock(1)')
+        const claiming = claimUnder(first, 't1')
+        await waiting(1)
+        await change(cluster, group)
+        await holder.release()
+        const {claimed} = await claiming
+        taken[name] = claimed.map(({execution, spec}) => [execution.revision, spec.owner])
+      })
+    assert.deepEqual(taken, {cancel: [], move: [], delete: [], edit: [[1, 'old']]})
   })
 })

@@ -38,6 +38,26 @@ describe('a pause of firing that is being stored', () => {
   })
 })
 
+describe('the end of a pause of firing', () => {
+  it('of two concurrent requests is done and recorded once', async () => {
+    await withCluster(postgres, async ({scene, first, second, hold, waiting, rows}) => {
+      await first.pauseFiring({jobs: '*', reason: '', until: null})
+      scene.advance(MINUTE)
+      const holder = await hold('LOCK TABLE meta IN SHARE MODE')
+      const ends = [first.endFiringPause('*')]
+      await waiting(1)
+      ends.push(second.endFiringPause('*'))
+      await waiting(2)
+      await holder.release()
+      assert.deepEqual(
+        (await Promise.all(ends)).map((pause) => pause?.until),
+        [scene.now, undefined],
+      )
+      assert.equal((await rows(`SELECT FROM audit WHERE action = 'firing.resume'`)).length, 1)
+    })
+  })
+})
+
 describe('an edit that is being stored', () => {
   it('is not planned over after a change of the default time zone', async () => {
     await withCluster(postgres, async ({scene, first, second, hold, waiting}) => {
@@ -58,6 +78,21 @@ describe('an edit that is being stored', () => {
       const {nextAt, spec} = await scene.job('a')
       assert.deepEqual([spec.schedule, nextAt], ['0 30 * * * *', edited.job.nextAt])
       assert.equal(nextAt, scene.now + HOUR / 2)
+    })
+  })
+
+  it('is not planned over by the end of the pause after a restore', async () => {
+    await withCluster(postgres, async ({scene, first, hold, waiting, rows}) => {
+      const {id} = await scene.submit('a', {schedule: '0 0 15 * * *'})
+      await rows(`INSERT INTO meta (key, value) VALUES ('firing_paused', 'restored')`)
+      // An end that disables a job changes it so: a finish takes no lock on the definitions of all jobs.
+      const holder = await hold(`UPDATE jobs SET revision = 2 WHERE id = ${id};
+        UPDATE definitions SET definition = replace(definition, '0 0 15', '0 30 *') WHERE job_id = ${id}`)
+      const resuming = first.resumeFiring({after: 0, limit: 5})
+      await waiting(1)
+      await holder.release()
+      assert.equal(await resuming, null)
+      assert.equal((await scene.job('a')).nextAt, scene.now + HOUR / 2)
     })
   })
 })

@@ -55,6 +55,9 @@ const IS_DUE = `e.status = 'pending' AND e.not_before <= ? AND e.cancel_requeste
 const TAKE = `UPDATE executions SET status = 'running', started_at = ?, revision = ?, claim_token = ?,
   incarnation = ? WHERE ${BY_KEY}`
 
+const REDEFINE = `UPDATE executions SET revision = ? WHERE ${BY_KEY} AND status = 'running'
+  AND claim_token = ?`
+
 /** Delay until a node claims rows again that another transaction locked: about the time of a commit. */
 const LOCKED_RETRY_MS = 20
 
@@ -158,7 +161,14 @@ function* repeatClaim(nodeId: string, token: string): Query<ClaimedExecution[]> 
       ORDER BY e.not_before, e.group_id, e.slot, e.attempt`,
     [nodeId, token],
   )
-  return rows.map((row) => claimedOf(row, token))
+  // The job was edited since the first try, whose reply was lost: the new definition will run.
+  yield* sendEach(
+    REDEFINE,
+    rows
+      .filter((row) => row.revision !== row.job_revision)
+      .map((row) => [row.job_revision, ...keyValues(keyOf(row)), token]),
+  )
+  return rows.map((row) => claimedOf({...row, revision: row.job_revision}, token))
 }
 
 /** `isCut`: more could be due than the length of the definitions allows. */
@@ -170,7 +180,8 @@ interface Taken {
 function* takeDue(tx: Transaction, request: ClaimRequest): Query<Taken> {
   const {nodeId, token, incarnation, room, definitionsMax} = request
   if (room <= 0) return {claimed: [], isCut: false}
-  // Skip locked rows: they are changing, and the next claim sees the result.
+  // Skip locked rows: they are changing, and the next claim sees the result. So the statement never waits,
+  // and the definitions, which it does not lock, are those of its start.
   const lock = tx.dialect.locking ? ' FOR UPDATE OF e SKIP LOCKED' : ''
   const found = yield* all<ClaimableRow>(
     `${CLAIMABLE} AND ${IS_DUE}

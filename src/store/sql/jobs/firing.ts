@@ -130,16 +130,24 @@ export function* endFiringPause(
   jobs: string,
   actor: Actor = BELFRY,
 ): Query<FiringPause | null> {
-  const row = yield* one<PauseRow>(`${SELECT_PAUSES} WHERE jobs_glob = ?`, [jobs])
-  if (row === null || !isInForce(pauseOf(row), tx.now)) return null
+  if ((yield* pauseInForce(tx, jobs)) === null) return null
   yield* changeSettings(tx)
+  // Read again under the lock: another request may have ended it.
+  const pause = yield* pauseInForce(tx, jobs)
+  if (pause === null) return null
   yield* all(`UPDATE firing_pauses SET paused_until = ?, ended_at = ? WHERE jobs_glob = ?`, [
     tx.now,
     tx.now,
     jobs,
   ])
   yield* recordChange(tx, {actor, action: 'firing.resume', on: 'cluster', target: jobs})
-  return {...pauseOf(row), until: tx.now}
+  return {...pause, until: tx.now}
+}
+
+function* pauseInForce(tx: Transaction, jobs: string): Query<FiringPause | null> {
+  const row = yield* one<PauseRow>(`${SELECT_PAUSES} WHERE jobs_glob = ?`, [jobs])
+  const pause = row === null ? null : pauseOf(row)
+  return pause !== null && isInForce(pause, tx.now) ? pause : null
 }
 
 /** Ended, and no planned time before the end is undecided. */

@@ -62,6 +62,7 @@ export function* replan(
  */
 export function* planFromNow(tx: Transaction, after: number, limit: number): Query<number | null> {
   const zone = yield* timezone()
+  // The definitions are locked too: after a wait, PostgreSQL reads again only what a statement locks.
   const rows = yield* all<JobRow>(
     `${SELECT_JOB} WHERE j.id > ? AND j.deleted_at IS NULL ORDER BY j.id LIMIT ?${tx.dialect.forUpdate}`,
     [after, limit],
