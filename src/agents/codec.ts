@@ -24,7 +24,7 @@ import {
 /** Decoding never throws. */
 export type Decoded<Message> =
   | {readonly ok: true; readonly message: Message}
-  /** Of an unknown kind; `id` of the request, if it is one. */
+  /** Message of an unknown kind; `id` of the request, if it is one. */
   | {readonly ok: false; readonly why: 'unsupported'; readonly id: number | null}
   | {readonly ok: false; readonly why: 'malformed'}
 

@@ -63,7 +63,7 @@ const Key = Type.Object({
 /** An execution and the token that it was claimed with. */
 const Claim = Type.Object({key: Key, token: Id})
 
-/** Without its output. */
+/** Execution; its output is left out. */
 const Execution = Type.Object({
   ...Key.properties,
   jobId: Whole,
@@ -201,7 +201,7 @@ const Hello = Type.Object({
   }),
   /** Some server has welcomed this incarnation before. */
   joined: Type.Boolean(),
-  /** As in `JoinRequest`. */
+  /** Incarnations as in `JoinRequest`. */
   ended: Type.Optional(Type.Array(Id, {maxItems: INCARNATIONS_KEPT_MAX})),
   status: MemberStatus,
   ...ActiveClaims,
@@ -247,13 +247,13 @@ const Replies = {
     waiting: Type.Integer({minimum: 0}),
     nextDueInMs: nullable(Type.Number({minimum: 0})),
     newest: Type.Optional(Type.String({maxLength: 256})),
-    /** As `ClaimResult.isCordoned`. */
+    /** `ClaimResult.isCordoned`. */
     cordoned: Type.Optional(Type.Boolean()),
-    /** As `ClaimResult.secrets`. */
+    /** `ClaimResult.secrets`. */
     secrets: Type.Optional(Texts),
   }),
   verify: rpc('verify', {hold: Type.Array(Type.Boolean())}),
-  /** Those that are pending again; the others were cancelled or revoked. */
+  /** Claims that are pending again; the others were cancelled or revoked. */
   release: rpc('release', {released: Type.Array(Claim)}),
   append: rpc('append', {taken: Type.Array(Type.Boolean())}),
   finish: rpc('finish', {outcomes: Type.Array(FinishOutcome)}),
@@ -338,9 +338,9 @@ export type ServerMessage =
   | Type.Static<typeof Goodbye>
   | Type.Static<typeof Issued>
 
-/** By kind. */
+/** Keys: kinds. */
 export const AGENT_MESSAGES = {hello: Hello, ...Requests}
-/** By kind. */
+/** Keys: kinds. */
 export const SERVER_MESSAGES = {
   ...Replies,
   failed: Failed,

@@ -17,9 +17,9 @@ export interface CallOptions {
   readonly headers?: Readonly<Record<string, string>>
   /** Sends an `Idempotency-Key`: a lost request is repeated at the next server, and done once. */
   readonly once?: true
-  /** Of several servers, only the one that replied last. */
+  /** Send it to the server that replied last only. */
   readonly sameServer?: true
-  /** What warnings are about, if a command sends several requests. */
+  /** Subject of warnings, if a command sends several requests. */
   readonly about?: string
   /** Default `REPLY_TIMEOUT_MS`. */
   readonly timeoutMs?: number
@@ -93,7 +93,7 @@ export class Client {
     }
   }
 
-  /** As `call`, for a response that is streamed. */
+  /** `call` with a response that is streamed. */
   async open(method: string, path: string, options: CallOptions = {}): Promise<Response> {
     const headers: Record<string, string> = {
       // The structured form of errors, where there is one.
@@ -249,7 +249,7 @@ function reasonOf({code}: Pick<ExchangeFailed, 'code'>): string {
   return code === TIMEOUT ? 'it does not answer' : code
 }
 
-/** What the API calls a parameter is a flag here. */
+/** Parameters of the API whose name here is a flag. */
 const FLAGS: readonly (readonly [parameter: RegExp, flag: string])[] = [
   [/\?force=true/g, '--force'],
   [/^_end: /, '--limit: '],
@@ -265,7 +265,7 @@ function inFlags(message: string): string {
   return FLAGS.reduce((text, [parameter, flag]) => text.replace(parameter, flag), message)
 }
 
-/** One line for each of several problems, as of a restored file. */
+/** Lines of several problems, as of a restored file. */
 function problemsOf(text: string): readonly string[] {
   const {errors = []} = (problemIn(text) ?? {}) as {errors?: readonly unknown[]}
   if (errors.length < 2) return []

@@ -89,7 +89,7 @@ async function candidates(
 
 interface TypedLine {
   readonly command: Command
-  /** Of the client, as typed so far. */
+  /** Options of the client, as typed so far. */
   readonly options: GlobalOptions
   readonly operands: readonly string[]
   /** The next word is the value of an option. */
@@ -164,7 +164,9 @@ const LOOKUPS: Readonly<Record<string, Lookup>> = {
   },
 }
 
-/** What the next operand of a command is; `undefined` = nothing that has a name on the server. */
+/**
+ * Kind of name that the next operand of a command is; `undefined` = nothing that has a name on the server.
+ */
 function lookupOf(command: Command, operands: number): Lookup | undefined {
   const {registeredArguments: all} = command
   const last = all.at(-1)

@@ -1,6 +1,6 @@
 /**
- * One request to one server over a connection of its own. `fetch` has no bound for the connection and does
- * not say whether a failed request was sent; a request that was not sent may go to another server.
+ * Request to one server over a connection of its own. `fetch` has no bound for the connection and does not
+ * say whether a failed request was sent; a request that was not sent may go to another server.
  */
 import {request as requestHttp, type ClientRequest, type IncomingMessage} from 'node:http'
 import {request as requestHttps} from 'node:https'

@@ -53,7 +53,7 @@ export function table<Row>(
   ].join('')
 }
 
-/** Without dispensable columns that do not fit. */
+/** Columns left when dispensable ones that do not fit are dropped. */
 function fittingColumns<Row>(
   columns: readonly Column<Row>[],
   rows: readonly Row[],
@@ -105,7 +105,7 @@ function cutTo(text: string, width: number): string {
   return lengthOf(text) <= width ? text : `${[...text].slice(0, width - 1).join('')}…`
 }
 
-/** One field per line, ending in a newline. */
+/** Fields as lines, ending in a newline. */
 export function fieldList(
   terminal: Pick<Terminal, 'colours'>,
   pairs: readonly (readonly [name: string, text: string])[],
@@ -139,7 +139,7 @@ export function localTimes(text: string, zone: string): string {
   return text.replaceAll(/\b\d{4}-\d\d-\d\dT[\d:.]+Z\b/g, (time) => shownTime(time, zone))
 }
 
-/** As in `2026-11-22 17:55:00 +01:00 (3d ago)`; `-` when it is not set. */
+/** Time and its age, `2026-11-22 17:55:00 +01:00 (3d ago)`; `-` when it is not set. */
 export function timeAndAge(time: string | null, zone: string, now: number): string {
   const away = relative(time, now)
   return away === '-' ? '-' : `${shownTime(time, zone)} (${away})`

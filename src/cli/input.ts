@@ -1,4 +1,4 @@
-/** What client commands read: files, standard input, and a secret that a person types. */
+/** Input of client commands: files, standard input, and a secret that a person types. */
 import {readFile} from 'node:fs/promises'
 import {createInterface} from 'node:readline'
 import {PassThrough, type Readable, type Writable} from 'node:stream'

@@ -48,7 +48,7 @@ export interface CliContext {
   readonly timezone?: string
   /** Makes keys for requests that must not be done twice. */
   readonly newId?: () => string
-  /** For help only; `main.ts` runs these commands. */
+  /** Listed in the help only; `main.ts` runs these commands. */
   readonly serverCommand: Command
   readonly agentCommand?: Command
   readonly restoreBackup: RestoreBackup
@@ -56,7 +56,7 @@ export interface CliContext {
 }
 
 const PREFIX = 'BELFRY_'
-/** Of client commands, without the prefix. */
+/** Variables of client commands; the prefix is left out. */
 const VARIABLES = ['server', 'token', 'token_file', 'timeout']
 
 /** Variables of the environment that are nearly one of client commands, and are none of Belfry's. */
@@ -71,7 +71,7 @@ function misspelt({env, serverCommand, agentCommand}: CliContext): readonly stri
   })
 }
 
-/** In a pipe, where nothing has a width. */
+/** Width in a pipe, which has none. */
 const HELP_WIDTH = 80
 
 /** Runs one command and returns the exit code. Throws unexpected errors. */
@@ -109,7 +109,7 @@ interface Failure {
   readonly errors?: readonly unknown[]
 }
 
-/** What is printed of an error; `null` = an unexpected one. */
+/** Text and exit code of an error; `null` = an unexpected one. */
 function failureOf(error: unknown): Failure | null {
   if (error instanceof EndedByCommander) return usage(sentenceOf(error))
   if (error instanceof UsageError) return usage(error.message)

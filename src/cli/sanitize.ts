@@ -83,7 +83,7 @@ export class PlainText {
 function afterEscape(code: number): State {
   if (code === 0x5b) return 'control'
   if (STRING_LETTERS.includes(code)) return 'string'
-  // One more byte follows intermediate bytes, which select a character set.
+  // Intermediate bytes select a character set: another byte follows.
   if (code >= 0x20 && code <= 0x2f) return 'charset'
   return code === ESCAPE ? 'escape' : 'text'
 }

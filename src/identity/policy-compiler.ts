@@ -51,7 +51,7 @@ export class PolicyCompiler {
     return compiled.rules
   }
 
-  /** Those that are not stored, and so grant nothing. */
+  /** Policies that are not stored, and so grant nothing. */
   missing(policies: readonly string[]): readonly string[] {
     return policies.filter((name) => name !== READ_EVERYTHING && !this.#policies.has(name))
   }

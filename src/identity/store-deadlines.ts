@@ -108,7 +108,7 @@ export function withDeadlines(store: Store, clock: Clock): StoreWithDeadlines {
   return Object.fromEntries(methods) as StoreWithDeadlines
 }
 
-/** As a read of the store, for reads that another part of the program makes. */
+/** Applies the deadline of store reads, for reads that another part of the program makes. */
 export function readWithDeadline<Answer>(
   clock: Clock,
   call: () => Promise<Answer>,

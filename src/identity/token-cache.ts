@@ -21,7 +21,9 @@ export interface AccessOptions {
   readonly events: Events
   /** The management token of the configuration; `null` = none. */
   readonly token: string | null
-  /** What the owners of sessions of people begin with; absent = people sign in with tokens only. */
+  /**
+   * Prefix of the owner of a session that a person signed in for; absent = people sign in with tokens only.
+   */
   readonly people?: string | undefined
 }
 
@@ -178,8 +180,8 @@ export class AccessTable implements Service {
   }
 
   /**
-   * As `find`, for the secret of a cookie: it is no token, and a token is no such secret.
-   * Without `isUse` the session expires as if the request had not been.
+   * Finds the session of a cookie. Cookie secrets and tokens are separate: neither works as the other.
+   * `isUse: false` does not extend the session.
    */
   findSession(digest: string, isUse: boolean): Principal | 'stale' | null {
     const known = this.#byDigest.get(digest)
@@ -207,7 +209,7 @@ export class AccessTable implements Service {
     return {kind: 'other', of, token: {name: '', kind: 'management', policies: []}}
   }
 
-  /** Those of these policies that are not stored. */
+  /** Policies of this list that are not stored. */
   missingPolicies(policies: readonly string[]): readonly string[] {
     return this.#compiler.missing(policies)
   }
@@ -217,7 +219,7 @@ export class AccessTable implements Service {
     return this.#byAccessor.get(accessor)?.session?.of ?? accessor
   }
 
-  /** By this server's clock, in ms since the epoch; `null` = it does not expire. */
+  /** Expiry by this server's clock, in ms since the epoch; `null` = it does not expire. */
   expiryOf({accessor}: Principal): Expiry {
     const known = this.#byAccessor.get(accessor)
     const {clock} = this.#options
@@ -303,7 +305,7 @@ export class AccessTable implements Service {
     const local = (at: number | null) => (at === null ? Infinity : readAt + at - now)
     for (const token of tokens) {
       const {accessor, name, kind, digest, session, agent} = token
-      // Of a newer release: it locks this server, and may do nothing on it.
+      // Kinds of a newer release lock this server, and may do nothing on it.
       if (!TOKEN_KINDS.includes(kind)) continue
       const isSession = session !== null
       const principal = {

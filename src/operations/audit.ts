@@ -16,7 +16,7 @@ export interface RevertCall {
   readonly caller: Principal
   readonly actor: Actor
   readonly name: string
-  /** As in the path. */
+  /** Revision as in the path. */
   readonly revision: string
   /** From `If-Match`. */
   readonly ifMatch: RevisionMatch
@@ -68,7 +68,7 @@ export function createRevisions(
     throw new DomainError('revision_unknown', sentence)
   }
 
-  /** What differs between two revisions; without `other`, what the revision changed. Throws as `revision`. */
+  /** Differences between two revisions; without `other`, the change of the revision. Throws as `revision`. */
   async function diff(name: string, text: string, other: string | null): Promise<Diff> {
     const {revision: after, spec} = await revision(name, text)
     const to = after.revision

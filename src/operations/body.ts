@@ -3,7 +3,7 @@ import {DomainError} from '../core/errors.ts'
 import {plain} from '../lib/shown.ts'
 import {isObject, readJsonBytes} from '../wire/json.ts'
 
-/** Of a name in an error. */
+/** Length of a name in an error. */
 const NAME_LENGTH_MAX = 100
 
 /**

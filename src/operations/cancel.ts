@@ -19,7 +19,7 @@ import type {OperationsContext} from './context.ts'
 import {createLaunches} from './executions.ts'
 import {executionUnknown, jobUnknown} from './jobs.ts'
 
-/** In one request: some seconds of writes. The reply says that there are more. */
+/** Executions in one request: some seconds of writes. The reply says that there are more. */
 const CANCELLED_MAX = 1_000
 /** Open executions of a job that are looked at: more than the slots of a large cluster. */
 const OPEN_READ_MAX = 20_000

@@ -70,7 +70,10 @@ export function createMembers(context: OperationsContext) {
   return {members, leader, isLeader: () => context.isLeader(), leave, removeMember}
 }
 
-/** Of several members with one name, the removable one is meant: a present one cannot be removed. */
+/**
+ * Member to remove. A present one cannot be removed, so the removable one of several with one name is
+ * meant.
+ */
 function memberToRemove(all: readonly MemberRecord[], idOrName: string): MemberRecord {
   const exact = all.find(({id}) => id === idOrName)
   if (exact !== undefined) return exact

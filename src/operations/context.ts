@@ -52,10 +52,10 @@ export interface OperationsDependencies {
     readonly jobBytesMax: number
     /** Run requests of one caller for one job. */
     readonly runsPerMinute: number
-    /** Of browsers. */
+    /** Idle time of sessions of browsers. */
     readonly sessionIdleMs: number
     readonly sessionMaxMs: number
-    /** Of a drain without one, and the longest. */
+    /** Deadline of a drain that names none, and the longest one. */
     readonly drainDeadlineMs: number
     readonly drainDeadlineMaxMs: number
     /** There is a token: in the configuration or stored. */

@@ -26,7 +26,7 @@ import {openTagCheck, validateDefinition} from './validate.ts'
 const NEXT_SHOWN = 5
 /** Names of nodes in one reply; `nodes_total` counts all. */
 const NODES_SHOWN = 20
-/** Of a definition that cannot be looked up, because its name is wrong. */
+/** Preview of a definition that cannot be looked up, because its name is wrong. */
 const UNCHECKED: Partial<SubmitPreview> = {}
 
 export function createDryRun(context: OperationsContext) {
@@ -58,7 +58,7 @@ export function createDryRun(context: OperationsContext) {
     return replyOf(context, {faults, warnings, spec, preview, ...(await nodesOf(caller, spec))})
   }
 
-  /** Whether the parent exists is for callers that may name it. */
+  /** Preview of a change. Only callers that may name the parent learn whether it exists. */
   async function previewOf(call: SubmitCall, spec: JobSpec): Promise<SubmitPreview> {
     const {caller, ifMatch, createOnly} = call
     const isAllowed = decideStore(caller, spec.name, spec).allowed
@@ -161,7 +161,7 @@ function replyOf(
 
 const NO_PLAN = {timezone: null, next: []}
 
-/** In the zone of the schedule, with its offset. */
+/** Next planned times, in the zone of the schedule with its offset. */
 function planOf(
   {clock, settings}: OperationsContext,
   spec: JobSpec,

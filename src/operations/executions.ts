@@ -35,7 +35,7 @@ export function createHistory({store}: OperationsContext) {
     return withinBudget(call, call.outputBytes, read)
   }
 
-  /** Of the jobs whose executions the caller may list. */
+  /** Open executions of the jobs whose executions the caller may list. */
   function busy(
     slice: Slice,
     outputBytes: number | null,
@@ -60,7 +60,7 @@ export function createHistory({store}: OperationsContext) {
     return requireJob(name, await store.resetHistory(name, actor))
   }
 
-  /** One row per day, oldest first. */
+  /** Rows, one per day, oldest first. */
   function statistics(days: number): Promise<readonly DayStatistics[]> {
     return store.statistics(days)
   }

@@ -44,7 +44,7 @@ export function createJobs({wakeup, events, store}: OperationsContext) {
     }
   }
 
-  /** Without `disabled` it flips. Throws `job_unknown`, `precondition_failed`. */
+  /** Sets `disabled`; if absent, flips it. Throws `job_unknown`, `precondition_failed`. */
   async function toggle({name, match, actor, disabled}: ToggleCall): Promise<JobRecord> {
     const result = await store.toggle(name, match, actor, disabled)
     switch (result.kind) {

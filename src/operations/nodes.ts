@@ -73,9 +73,9 @@ export function createNodes(context: OperationsContext) {
 
 interface AskedScheduling {
   readonly kind: SchedulingChange['kind']
-  /** Of the query; `null` = not in it. */
+  /** Deadline in the query; `null` = not in it. */
   readonly deadlineMs: number | null
-  /** Of a drain, it may have the deadline; others have none. */
+  /** Body: the deadline of a drain; empty for others. */
   readonly body: Uint8Array
 }
 
@@ -112,7 +112,10 @@ function boundedChange(
   return {kind, deadlineMs: deadlineMs ?? drainDeadlineMs}
 }
 
-/** Of several members with one name, the one that is present: two are never present under one name. */
+/**
+ * Member to change. The present one of several with one name is meant: two are never present under one
+ * name.
+ */
 function memberToSchedule(all: readonly MemberRecord[], idOrName: string): MemberRecord {
   const exact = all.find(({id}) => id === idOrName)
   if (exact !== undefined) return exact

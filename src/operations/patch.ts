@@ -81,7 +81,7 @@ export function createPatch(
   return {patch, patchDryRun}
 }
 
-/** What is merged is shown in faults and warnings, so the caller must be allowed to read it. */
+/** Faults and warnings show what is merged, so the caller must be allowed to read it. */
 function requireChange({caller, name}: PatchCall): void {
   requireRead(caller, name)
   requireStore(caller, name, null)

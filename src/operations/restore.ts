@@ -52,7 +52,7 @@ export interface RestoreCall {
 }
 
 export interface RestoreReply {
-  /** One line per job, in the order of the file. */
+  /** Results as lines, one per job, in the order of the file. */
   readonly lines: readonly string[]
   readonly warnings: readonly string[]
 }

@@ -112,7 +112,10 @@ function spanOf({count, from, to}: PlannedRange, zone: string, now: number): Spa
 const DATE = /^\d{4}-\d\d-\d\d$/
 const WALL = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?$/
 
-/** Without offset, in the zone. A wall time in a gap is the instant after it; of two, the first. */
+/**
+ * Instant of a time in the zone, unless it has an offset. A wall time in a gap is the instant after it; of
+ * two, the first.
+ */
 function instantIn(name: string, text: string, zone: string): number {
   const wall = DATE.test(text) ? `${text}T00:00` : text
   const at = parseTime(wall)
@@ -153,7 +156,7 @@ interface Planned {
 
 type State = Pick<PlannedTimesJson, 'reason' | 'paused' | 'paused_until'>
 
-/** Of a schedule that no job has. */
+/** State of a schedule that no job has. */
 const UNSTORED: State = {reason: '', paused: false, paused_until: null}
 
 /** Why a job has no next planned time. */

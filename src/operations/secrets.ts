@@ -34,7 +34,7 @@ const HOW_TO_GET_A_KEY =
   '--secret-key-file and this file.'
 
 export function createSecrets({store, vault}: OperationsContext) {
-  /** Those that the caller may use, sorted by name. */
+  /** Secrets that the caller may use, sorted by name. */
   async function secrets(caller: Principal): Promise<readonly SecretRecord[]> {
     const all = await store.secrets()
     return all.filter(({name}) => check(caller, 'read', secretPath(name)).allowed)

@@ -12,7 +12,7 @@ import {digestOf} from '../identity/token-cache.ts'
 import type {OperationsContext} from './context.ts'
 import {SECRET_PREFIX} from '../core/access/agent-token.ts'
 
-/** Of one owner on one server. Each is a write, and a row of the audit log. */
+/** Sign-ins of an owner on one server. Each is a write, and a row of the audit log. */
 export const SIGN_INS_PER_MINUTE = 30
 
 /** A caller, as it may see itself. */
@@ -22,7 +22,7 @@ export interface Identity extends Expiry {
 
 export interface OpenedSession {
   readonly identity: Identity
-  /** For the cookie. */
+  /** Secret for the cookie. */
   readonly secret: string
   /** Policies of a person that are not stored, and so grant nothing. */
   readonly missingPolicies: readonly string[]
@@ -31,7 +31,7 @@ export interface OpenedSession {
 export function createSessions({store, random, clock, access, settings}: OperationsContext) {
   const signIns = new TokenBuckets(() => clock.monotonicMs(), SIGN_INS_PER_MINUTE)
 
-  /** Those that have not expired, the oldest first. */
+  /** Sessions that have not expired, the oldest first. */
   function sessions(): Promise<readonly TokenRecord[]> {
     return store.sessions()
   }

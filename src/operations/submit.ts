@@ -29,7 +29,7 @@ export interface SubmitCall {
   readonly ifMatch: RevisionMatch
   /** `If-None-Match: *` */
   readonly createOnly: boolean
-  /** As in `SubmitRequest`. */
+  /** `onlyJob` of `SubmitRequest`. */
   readonly onlyJob?: number
   readonly runOnCreate: boolean
   readonly idempotencyKey: string | null
@@ -39,7 +39,7 @@ export interface SubmitCall {
   readonly revertsTo?: number
 }
 
-/** What a submit does; a definition equal to the stored one leaves it unchanged. */
+/** Effect of a submit; a definition equal to the stored one leaves it unchanged. */
 export type SubmitAction = 'create' | 'update' | 'unchanged'
 
 export interface SubmitReply {
@@ -50,7 +50,7 @@ export interface SubmitReply {
   readonly warnings: readonly string[]
   /** Sentences about `ignoredFields`. */
   readonly ignored: readonly string[]
-  /** Those about fields that are probably misspelt. Others belong to clients that know more fields. */
+  /** Unknown fields that are probably misspelt. The others belong to clients that know more fields. */
   readonly misspelt: readonly string[]
   readonly ignoredFields: readonly string[]
 }
@@ -107,7 +107,7 @@ export function createSubmit(context: OperationsContext) {
     }
   }
 
-  /** What is not allowed is reported before the problems of a definition, which may be of another's job. */
+  /** Permissions are checked before the problems of a definition, which may be of another's job. */
   async function decodeAllowed(call: SubmitCall, body: unknown) {
     const {caller, runOnCreate} = call
     const name = nameIn(body)

@@ -25,7 +25,7 @@ import type {OperationsContext} from './context.ts'
 import {POLICY_NAME} from './policies.ts'
 
 const TOKEN_NAME = /^[\p{L}\p{N}](?:[\p{L}\p{N} ._@-]{0,126}[\p{L}\p{N}._-])?$/u
-/** Of one token. Bounds the work of a list. */
+/** Policies of a token. Bounds the work of a list. */
 const POLICIES_OF_TOKEN_MAX = 16
 const LIMIT_FIELDS = ['names', 'tags', 'slots'] as const
 const BOOTSTRAP_NAME = 'bootstrap'
@@ -65,7 +65,7 @@ export function createTokens({store, random, clock, access, settings}: Operation
     return requireToken(await store.token(accessor))
   }
 
-  /** What the token is on this server: as a request with it would be. Throws `token_unknown`. */
+  /** Token as a request with it would have it on this server. Throws `token_unknown`. */
   async function currentToken(accessor: string): Promise<Principal> {
     const principal = access.principal(accessor)
     if (principal === null) throw tokenUnknown()
@@ -225,7 +225,7 @@ function readLimits(fields: Readonly<Record<string, unknown>>): {limits: AgentLi
   return {limits: read.limits}
 }
 
-/** One agent joins with a join token that does not say more. */
+/** Uses of a join token; one agent if it does not say more. */
 function readUses(value: unknown, kind: TokenKind): {uses?: number} {
   if (kind !== 'join') {
     if (value !== null) throw invalid(`uses: is only for a token of type join, not ${kind}`)

@@ -135,7 +135,7 @@ function unknownParameters(
     })
 }
 
-/** What looks like a reference to a secret, and is passed on as it is. */
+/** Parameters that look like a reference to a secret, and are passed on as they are. */
 function mistypedSecrets({executorConfig}: JobSpec): readonly string[] {
   return Object.entries(executorConfig).flatMap(([parameter, text]) => {
     const found = text.match(/\$\{\s*secrets?\s*:/gi)?.find((start) => !hasReference(start))

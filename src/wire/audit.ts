@@ -125,7 +125,7 @@ function readTime(query: Query, name: string): number | null {
   return at
 }
 
-/** As a stored entry has them; `at` in ms since the epoch. */
+/** Fields of a stored entry; `at` in ms since the epoch. */
 interface EntryFields {
   readonly id: number
   readonly at: number

@@ -210,7 +210,7 @@ export const Drain = Type.Object(
   {$id: 'Drain', description: 'How a node is drained.'},
 )
 
-/** What the API shows of a member besides its record. */
+/** Fields of a member that the API shows besides its record. */
 export interface MemberExtras {
   readonly isLeader: boolean
   readonly scheduling: Scheduling

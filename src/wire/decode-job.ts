@@ -165,12 +165,12 @@ export function misspelt(field: string, ignoredFields: readonly string[]): strin
   return found === undefined ? '' : `; the unknown field ${shown(found)} may be meant`
 }
 
-/** Whether an unknown field is probably a misspelt one. */
+/** True if an unknown field is probably a misspelt one. */
 export function isMisspelt(field: string): boolean {
   return meantBy(field, FIELDS) !== ''
 }
 
-/** What an unknown field is: a fault of a strict request, otherwise a warning. */
+/** Finding about an unknown field: a fault of a strict request, otherwise a warning. */
 export function unknownField(field: string): Finding {
   return {
     field: plain(field.slice(0, MAP_KEY_LENGTH_MAX)),

@@ -190,7 +190,7 @@ export const JobDefinition = Type.Object(
   },
   {$id: 'JobDefinition', description: 'A request to create or replace a job.'},
 )
-/** As a merge patch: no field is required. */
+/** Merge patch: no field is required. */
 export const JobPatch = Type.Partial(JobDefinition, {
   $id: 'JobPatch',
   description: 'Fields of a job to change. `null` removes a field, or a member of a map.',

@@ -61,7 +61,7 @@ export function syntaxHint(text: string): string {
   return end === '' ? '' : `; its end is missing, at least ${end}`
 }
 
-/** What closes the strings, objects and arrays that are open at the end, such as `"}`. */
+/** Text that closes the strings, objects and arrays that are open at the end, such as `"}`. */
 function missingEnd(text: string): string {
   const open: string[] = []
   let isString = false
@@ -151,7 +151,7 @@ function below(key: string, {field, problem}: Finding): Finding {
   return {field: field === '' ? key : `${key}.${field}`, problem}
 }
 
-/** Without a path the problem is about the body. */
+/** Problems that have no path are about the body. */
 function sentenceOf({field, problem}: Finding): string {
   return `${field === '' ? 'the body' : field}: ${problem}`
 }

@@ -37,13 +37,13 @@ export class Query {
     return this.pairs.find(([key]) => key === name)?.[1] ?? null
   }
 
-  /** As `first`; an empty value counts as absent. */
+  /** Value as of `first`; an empty value counts as absent. */
   text(name: string): string | null {
     const value = this.first(name)
     return value === '' ? null : value
   }
 
-  /** One of the choices, case-sensitive; `null` when absent or empty. */
+  /** Choice, case-sensitive; `null` when absent or empty. */
   choice<Choice extends string>(name: string, choices: readonly Choice[]): Choice | null {
     const value = this.text(name)
     if (value === null) return null
@@ -210,9 +210,9 @@ export const PlannedQuery = {
 
 export interface PlannedRange {
   readonly count: number
-  /** As written; `null` = now. */
+  /** Start as written; `null` = now. */
   readonly from: string | null
-  /** As written; `null` = no end. */
+  /** End as written; `null` = no end. */
   readonly to: string | null
 }
 

@@ -50,9 +50,9 @@ interface Keywords {
 }
 
 /**
- * What a schema expects, as the end of a sentence: `must be an integer from 0 to 100`. Derived from the
- * schema, so that the error message always matches the rule. Knows only the keywords this API uses. `null`
- * as an alternative is not mentioned: it means the same as leaving the field out.
+ * Rule of a schema as the end of a sentence: `must be an integer from 0 to 100`. Derived from the schema,
+ * so that the error message always matches the rule. Knows only the keywords this API uses. `null` as an
+ * alternative is not mentioned: it means the same as leaving the field out.
  */
 export function describeSchema(schema: TSchema): string {
   const keywords = schema as Keywords

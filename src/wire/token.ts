@@ -119,7 +119,7 @@ export const Session = Type.Object(
 )
 export type SessionJson = Static<typeof Session>
 
-/** As a caller has them; times in ms since the epoch. */
+/** Identity as a caller has it; times in ms since the epoch. */
 interface Identity {
   readonly principal: {
     readonly name: string
@@ -141,7 +141,7 @@ export function encodeSession({principal, expiresAt, endsAt}: Identity): Session
   }
 }
 
-/** As a stored token has them; times in ms since the epoch. */
+/** Fields of a stored token; times in ms since the epoch. */
 interface TokenFields {
   readonly accessor: string
   readonly name: string

@@ -119,7 +119,7 @@ export class AgentLink implements RpcClient {
     return Math.max(0, this.#options.clock.monotonicMs() - this.#acknowledgedAt)
   }
 
-  /** Whether the last server that welcomed this agent accepts claims back. */
+  /** True if the last server that welcomed this agent accepts claims back. */
   get takesReleases(): boolean {
     return this.#takesReleases
   }

@@ -53,7 +53,7 @@ export class OwnToken {
     return isOwn ? kept.token : configured
   }
 
-  /** What a server is to store; `null` = the agent connects with a token that it was given. */
+  /** Digest that a server is to store; `null` = the agent connects with a token that it was given. */
   digestFor(configured: string | null): string | null {
     const kept = this.#kept
     if (!isJoinToken(configured) || kept === null || kept.for !== digestOf(configured)) return null
@@ -101,7 +101,7 @@ function isJoinToken(token: string | null): token is string {
   return token?.startsWith(JOIN_SECRET_PREFIX) === true
 }
 
-/** As servers store it. */
+/** Digest as servers store it. */
 function digestOf(secret: string): string {
   return hash('sha256', secret, 'base64url')
 }

@@ -165,7 +165,7 @@ function finishBytes({output, outputHead, outputFoot}: FinishItem): number {
   return outputBytes(output) + outputHead.length + outputFoot.length
 }
 
-/** In order, each part small enough for one request. */
+/** Parts of a list, in order, each small enough for one request. */
 function split<Item>(items: readonly Item[], bytesOf: (item: Item) => number): Item[][] {
   const parts: Item[][] = []
   let size = Infinity
@@ -193,7 +193,7 @@ export interface LocalClaim extends ExecutionClaim {
  * and every finish; the runner does not know it.
  */
 export class LocalClaims {
-  /** By claim: a reply about an older claim of an execution must not touch its newer one. */
+  /** Key: the claim. A reply about an older claim of an execution must not touch its newer one. */
   readonly #claims = new Map<string, LocalClaim>()
   /** Token of the claim without a reply yet: the executions it took are not lost. */
   pendingToken: string | null = null
@@ -221,7 +221,7 @@ export class LocalClaims {
     return this.#claims.size
   }
 
-  /** As a hello or a heartbeat carries them. */
+  /** Claims as a hello or a heartbeat carries them. */
   encoded(): ActiveClaimsJson {
     return {held: [...this.#claims.values()].map(encodeClaim), claiming: this.pendingToken}
   }

@@ -33,7 +33,7 @@ export interface AdmissionOptions {
   readonly random: Pick<Random, 'id'>
   readonly clock: Clock
   readonly beat: (heartbeat: Heartbeat) => Promise<BeatReply>
-  /** Of this server. */
+  /** Node name of this server. */
   readonly nodeName: string
   readonly clusterId: string
   /** The token of the configuration has this digest. */
@@ -144,7 +144,7 @@ export function incarnationOf({node}: HelloMessage): {nodeId: string; incarnatio
   return {nodeId: node.id, incarnation: node.incarnation}
 }
 
-/** For an incarnation that another one, or another node under its name, has replaced. */
+/** Refusal of an incarnation that another one, or another node under its name, has replaced. */
 export function replacedRefusal(why: 'fenced' | 'taken', name: string): Refusal {
   const code = why === 'fenced' ? 'fenced' : 'name_taken'
   return {code, message: replacedSentence(why, name)}

@@ -14,7 +14,7 @@ export interface BudgetLimits {
 
 /** An agent that did not use its budget for this long may use that at once, as at its start. */
 const BURST_MS = 2_000
-/** Of all together: the server is busy with them for some tens of milliseconds. */
+/** Burst of all agents together: the server is busy with it for some tens of milliseconds. */
 const SHARED_BURST_MS = 200
 /** Bounds the memory. The holder that was seen first is dropped first. */
 const HOLDERS_MAX = 10_000

@@ -47,7 +47,7 @@ export interface AgentHubOptions extends BudgetLimits {
   readonly random: Random
   readonly wakeup: Wakeup
   readonly events: Events
-  /** Of this server. */
+  /** Node name of this server. */
   readonly nodeName: string
   readonly clusterId: string
   /** The token of the configuration has this digest. */
@@ -68,7 +68,7 @@ export interface AgentHubOptions extends BudgetLimits {
 
 export interface RefusedAgent extends Pick<Origin, 'address' | 'caller'> {
   readonly node: string
-  /** For operators. */
+  /** Sentence for operators. */
   readonly why: string
 }
 
@@ -88,7 +88,7 @@ const SWEEP_MS = 1_000
 /** A join is several writes, and reads all claims of the node: ten a second of one agent. */
 const HELLO_ITEMS = 200
 
-/** One connection, admitted or not. */
+/** Connection of an agent, admitted or not. */
 class Connection {
   readonly peer: AgentPeer
   hasSentHello = false

@@ -49,16 +49,16 @@ const HEARTBEAT_GAP_MS = 500
 const HEARTBEAT_BURST = 4
 /** Claims that a heartbeat has looked up although the store does not confirm them; the next takes others. */
 const UNCONFIRMED_MAX = 2_000
-/** What runs, a claim ahead, and undelivered results, each of which is still a claim of the agent. */
+/** Claims of an agent: what runs, a claim ahead, and undelivered results. */
 const CLAIMS_PER_SLOT = 6
 
 /** Revoked claims that a session remembers. */
 const REVOKED_KEPT_MAX = 2_000
 
-/** What an agent may say of an execution that it ended as `lost`; the rest only a server can know. */
+/** Reasons that an agent may report with `lost`; only a server can know the others. */
 const REPORTED_REASONS: ReadonlySet<string> = new Set(['', 'node_stopped', 'cut_off'])
 
-/** As many claims as an agent with these slots can have. */
+/** Number of claims that an agent with these slots can have. */
 export function claimsMax(slots: number): number {
   return slots * CLAIMS_PER_SLOT + CLAIMED_MAX
 }
@@ -339,7 +339,7 @@ export class AgentSession {
   }
 }
 
-/** For an agent of the previous release, which would run the references in place of the values. */
+/** Claim that cannot start: an agent of the previous release would run references to secrets as they are. */
 function unstartable(claimed: ClaimedExecution): ClaimedExecution {
   const {spec} = claimed
   if (secretsOf(spec).length === 0) return claimed

@@ -167,7 +167,10 @@ async function revoke(session: Session, named: string, options: {yes?: true}): P
   session.terminal.out(`${what} ${oneLine(value.name)} (${value.accessor})\n`)
 }
 
-/** Without a management token, only the configuration of a server lets in again. Throws `CommandFailed`. */
+/**
+ * Keeps the last management token: without it, only the configuration of a server lets in again. Throws
+ * `CommandFailed`.
+ */
 async function refuseLast({client, clock}: Session, token: FoundToken): Promise<void> {
   if (token.isSession || token.type !== 'management') return
   const {value: tokens} = await client.call<TokenJson[]>('GET', '/acl/tokens')
@@ -189,7 +192,10 @@ interface FoundToken extends TokenJson {
   readonly isSession: boolean
 }
 
-/** By accessor, also of a session, or by a name that only one token has. Throws `CommandFailed`. */
+/**
+ * Finds a token by its accessor, a session too, or by a name that only one token has. Throws
+ * `CommandFailed`.
+ */
 async function find({client}: Session, named: string): Promise<FoundToken> {
   const {value: tokens} = await client.call<TokenJson[]>('GET', '/acl/tokens')
   const exact = tokens.find(({accessor}) => accessor === named)
@@ -197,7 +203,7 @@ async function find({client}: Session, named: string): Promise<FoundToken> {
   const [found, ...others] = tokens.filter(({name}) => name === named)
   if (found !== undefined && others.length === 0) return {...found, isSession: false}
   if (found !== undefined) throw ambiguous(named, [found, ...others])
-  // Also not shown in an error: it is valid perhaps.
+  // Secrets are not shown in errors: this one may be valid.
   if (named.startsWith(SECRET_PREFIX))
     throw new UsageError(
       'This is the secret of a token. Use the name or the accessor of the token.',
@@ -277,7 +283,7 @@ async function listPolicies(session: Session): Promise<void> {
   terminal.out(table(terminal, columns, value, 'No policies.'))
 }
 
-/** Of one policy in a list, which has a line for each. */
+/** Globs shown of a policy in a list, where each has one line. */
 const GLOBS_SHOWN = 3
 
 function globsOf(rules: string): string {

@@ -167,7 +167,7 @@ function indexOf(jobs: readonly Definition[]): FileIndex {
   return index
 }
 
-/** What no server can see in one job. */
+/** Faults that no server can see in one job. */
 function fileFaults({name, parent_job: parent}: Definition, file: FileIndex): readonly Fault[] {
   const faults: Fault[] = []
   if (name !== undefined && file.get(name)!.count > 1)

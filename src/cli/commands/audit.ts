@@ -172,7 +172,7 @@ async function newest({client}: Session, name: string): Promise<string> {
   return String(value[0]?.revision ?? 1)
 }
 
-/** One line for each field, and for each entry of a map, with its name as the key to sort by. */
+/** Lines of a diff: one for each field and each entry of a map, with its name as the key to sort by. */
 function linesOf(
   sign: '-' | '+',
   fields: Readonly<Record<string, unknown>> | null,

@@ -118,7 +118,7 @@ function printEnd(
   }
 }
 
-/** One spelling of a glob, as the server has it. */
+/** Glob in the spelling of the server. */
 function normal(jobs = '*'): string {
   return jobs.replaceAll(/\*+/g, '*')
 }

@@ -154,7 +154,7 @@ function shownNext(job: JobJson, session: Session): string {
   return `paused: ${nextOf(job, session)} will be skipped`
 }
 
-/** In the zone of the schedule, with its name if that is not the zone of all other times. */
+/** Next time in the zone of the schedule, with its name if that is not the zone of all other times. */
 function nextOf(job: JobJson, {zone, utc, clock}: Session): string {
   const own = utc ? '' : zoneOf(job.schedule, job.timezone)
   const isOther = own !== '' && own !== zone && findZone(own) !== null

@@ -86,7 +86,7 @@ function memberColumns({terminal}: Session): readonly Column<Listed>[] {
   ]
 }
 
-/** As in `alive`, `failed, drained`. */
+/** Status with the cordon: `alive`, `failed, drained`. */
 function standing({statusText, scheduling = 'active'}: Listed): string {
   return scheduling === 'active' ? statusText : `${statusText}, ${scheduling}`
 }
@@ -96,7 +96,7 @@ function roleOf({leader = false, Tags}: Listed): string {
   return Tags['server'] === 'true' ? 'server' : 'agent'
 }
 
-/** Of how many slots; `-` for a server that runs no jobs. */
+/** Running executions of how many slots; `-` for a server that runs no jobs. */
 function runningOf({running, slots}: Listed): string {
   return slots === undefined || (slots === 0 && running === 0) ? '-' : `${running}/${slots}`
 }
@@ -130,7 +130,7 @@ async function drain(
   const {value} = await session.client.call<MemberJson>('POST', path('members', node, 'drain'), {
     query: {deadline},
   })
-  // What has failed is said at the end of the wait, as an error.
+  // `--wait` reports failure itself, after the wait.
   const isSaid = wait === undefined || value.statusText !== 'failed' || value.running > 0
   if (!session.json && isSaid) session.terminal.out(sentenceOf(session, value))
   const last = wait === undefined ? value : await drained(session, value)
@@ -138,7 +138,7 @@ async function drain(
   else if (last !== value) session.terminal.out(sentenceOf(session, last))
 }
 
-/** What the node does now, and what becomes of its work. */
+/** Sentence about the node, and about what becomes of its work. */
 function sentenceOf(session: Session, member: MemberJson): string {
   const {Name: name, statusText, scheduling, running, drainUntil} = member
   if (statusText === 'failed' || statusText === 'left') return awayText(member)
@@ -158,7 +158,7 @@ function sentenceOf(session: Session, member: MemberJson): string {
   }
 }
 
-/** Of a node that has left or failed. Processes of a failed one are out of reach. */
+/** Sentence about a node that has left or failed. Processes of a failed one are out of reach. */
 function awayText({Name: name, statusText, scheduling, running}: MemberJson): string {
   const takes = scheduling === 'active' ? 'takes work' : 'takes no new work'
   const back = `It is ${scheduling}: it ${takes} when it is back\n`
@@ -180,7 +180,7 @@ function waitingText({waiting}: MemberJson): string {
 }
 
 const POLL_MS = 1_000
-/** Of a server that does not answer; several times as long as a restart. */
+/** Failed requests in a row; several times as long as the restart of a server takes. */
 const FAILURES_MAX = 30
 
 /**

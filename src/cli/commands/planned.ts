@@ -93,7 +93,7 @@ async function preview(
 type Planned = PlannedTimesJson['planned'][number]
 type Change = PlannedTimesJson['clock_changes'][number]
 
-/** One planned time per line, with the changes of the clock between them. */
+/** Prints a planned time per line, with the changes of the clock between them. */
 function printPlanned(session: Session, value: PlannedTimesJson, why = ''): void {
   if (session.json) return printJson(session, value)
   const {terminal, utc} = session

@@ -8,7 +8,7 @@ import {printJson, type Session} from '../session.ts'
 import {status} from '../terminal.ts'
 
 const POLL_MS = 1_000
-/** Of a server that does not answer; several times as long as a restart. */
+/** Failed requests in a row; several times as long as the restart of a server takes. */
 const FAILURES_MAX = 30
 
 export async function run(
