@@ -7,7 +7,7 @@ import {join} from 'node:path'
 import {test} from 'node:test'
 import {checkBanned, checkSleeps} from './tidy/banned.ts'
 import {checkCycles, checkDead, checkFloors, checkTargets} from './tidy/floors.ts'
-import {checkPages, checkProse, readPages} from './tidy/prose.ts'
+import {checkHeads, checkPages, checkProse, readPages} from './tidy/prose.ts'
 import {
   checkBarrels,
   checkCasts,
@@ -117,4 +117,5 @@ test('no error is swallowed', () => none(checkErrors([...program, ...tools])))
 const QUOTES_WORDS = /^test\/tidy\/(prose|planted)/
 test('comments, errors and test titles use plain words', () =>
   none(checkProse(all.filter(({path}) => !QUOTES_WORDS.test(path)))))
+test('comments open with the thing they are about', () => none(checkHeads(all)))
 test('pages use plain words', async () => none(checkPages(await readPages(ROOT))))

@@ -24,7 +24,7 @@ export interface AgentServerOptions extends AgentServerSettings, ConnectionLimit
   readonly nodeName: string
   readonly clock: Clock
   readonly metrics: () => Promise<{readonly contentType: string; readonly body: string}>
-  /** Whether the agent is a member of its cluster and has a connection to it. */
+  /** True if the agent is a member of its cluster and has a connection to it. */
   readonly isReady: () => boolean
   readonly onFault: (error: unknown) => void
 }

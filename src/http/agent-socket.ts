@@ -134,7 +134,7 @@ class Links {
   readonly #limits: LinkLimits
   readonly #ofToken = new Map<string, number>()
   readonly #open = new Set<WebSocket>()
-  /** Without a message yet; the oldest first. */
+  /** Connections that have sent no message yet; the oldest first. */
   readonly #silent = new Set<WebSocket>()
 
   constructor(limits: LinkLimits) {
@@ -232,7 +232,7 @@ function serve(
       applyBackpressure()
     })
   })
-  // For a message that is too large or violates the protocol, ws itself sends the close frame.
+  // The close frame is sent by ws itself if a message is too large or violates the protocol.
   webSocket.on('error', () => clock.after(CLOSE_TIMEOUT_MS, () => webSocket.terminate()))
   webSocket.on('close', () => {
     helloTimer.cancel()

@@ -59,13 +59,13 @@ export interface HttpOptions {
   readonly replyStalledMs: number
   /** Open event streams, of both kinds. */
   readonly streamsMax: number
-  /** Those of one token with its sessions, or of one person. */
+  /** Streams of one token with its sessions, or of one person. */
   readonly tokenStreamsMax: number
   /** Connections of agents. */
   readonly agentsMax: number
-  /** Those of one token of type agent. */
+  /** Connections of one token of type agent. */
   readonly agentTokenLinksMax: number
-  /** Those of one join token. */
+  /** Connections of one join token. */
   readonly joinTokenLinksMax: number
   /** Lists without a limit that are read or sent at the same time. */
   readonly longListsMax: number
@@ -86,7 +86,7 @@ export interface RefusedRequest {
   readonly method: string
   /** The pattern of the route; `''` when none matched. */
   readonly route: string
-  /** As sent, with its query. */
+  /** URL as sent, with its query. */
   readonly url: string
   /** An agent that was refused when it joined: the name of its node, and why. */
   readonly joining?: {readonly node: string; readonly why: string}
@@ -107,7 +107,7 @@ export interface SentReply {
   readonly route: string
   readonly status: number
   readonly durationMs: number
-  /** What a caller has changed; absent = the request changes nothing, or was refused. */
+  /** Change that a caller made; absent = the request changes nothing, or was refused. */
   readonly change?: {
     readonly actor: Actor
     readonly path: string

@@ -201,7 +201,7 @@ function neverBuilt(): never {
 
 const MULTIPART = /^multipart\/form-data *;/i
 
-/** One parser for every content type: a body is bytes. Operations decode them; many bodies are ignored. */
+/** Parser for all content types: a body is bytes. Operations decode them; many bodies are ignored. */
 function parseBodies(app: FastifyInstance, options: HttpOptions): void {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('*', (request: FastifyRequest, payload: IncomingMessage) =>
@@ -236,7 +236,7 @@ function authenticate(
     const asked = authRequestOf(raw, accessOf(needed), isStream, true)
     const {principal, refusal} = await authenticator.authenticate(asked)
     request.principal = principal
-    // Without any token, all callers on this machine are accepted: that tells them from no stranger.
+    // Only if tokens exist: otherwise all callers on this machine are accepted, which proves nothing.
     if (principal !== null && options.access.isLocked) connections.trust(raw, reply.raw)
     if (principal !== null || needed !== 'public') reply.header('x-whom', options.nodeName)
     // Replies hold what only this client may read, and are old a moment later.

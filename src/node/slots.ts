@@ -45,7 +45,7 @@ export class Slots {
     return Math.max(0, this.#aheadMax - this.#ahead.size)
   }
 
-  /** Whether claimed executions wait for a slot. */
+  /** True if claimed executions wait for a slot. */
   get hasAhead(): boolean {
     return this.#ahead.size > 0
   }

@@ -13,7 +13,7 @@ import {
   checkSizes,
   checkSwitchedOff,
 } from './shape.ts'
-import {checkPages, checkProse} from './prose.ts'
+import {checkHeads, checkPages, checkProse} from './prose.ts'
 import {parseSource, type Finding, type Source} from './source.ts'
 
 const at = (path: string, text: string): Source => parseSource(path, text)
@@ -282,6 +282,23 @@ test('a banned word is found in comments, errors and test titles, with the plain
     ['const a = 1 // an earlier life of the node', /"earlier life": write incarnation/],
   ] as const)
     expectFindings(checkProse, [at('src/a.ts', code)], [plain])
+})
+
+test('a comment that does not open with the thing it is about is found', () => {
+  for (const [code, word] of [
+    ['/** Of the last claim. */', 'Of'],
+    ['/**\n * Whether it runs.\n */', 'Whether'],
+    ['f() // As written', 'As'],
+    ['f() // a call\n// One row a job,\n// for lists', 'One'],
+  ] as const)
+    expectFindings(checkHeads, [at('src/a.ts', code)], [new RegExp(`opens with "${word}"`)])
+  for (const code of [
+    '/** Officers of the watch. */',
+    '/** Rows.\n * Of all jobs. */',
+    '// Rows of jobs, sorted\n// As they are listed.',
+    "f('Of // As')",
+  ])
+    expectFindings(checkHeads, [at('src/a.ts', code)], [])
 })
 
 test('identifiers, code in comments, single words and SQL are not prose', () => {

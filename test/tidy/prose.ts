@@ -63,6 +63,23 @@ export function checkProse(sources: readonly Source[]): readonly Finding[] {
   return sources.flatMap(({path, ...source}) => wordsIn(path, proseOf({path, ...source})))
 }
 
+/** Words that open a sentence before its noun. */
+const HEADLESS = /^(?:Of|As|By|Those|What|One|For|Whether|In|Without|Also)\b/
+
+/** Comments, and blocks of `//` lines, whose first word is not their subject. */
+export function checkHeads(sources: readonly Source[]): readonly Finding[] {
+  return sources.flatMap(({path, lines, comments}) => {
+    const isLine = (line: number) => /^\s*\/\//.test(lines[line - 1] ?? '')
+    const starts = new Set(comments.map(({line}) => line))
+    return comments.flatMap(({line, text}) => {
+      const word = HEADLESS.exec(text.replace(/^[\s*]+/, ''))
+      const isContinued = isLine(line) && isLine(line - 1) && starts.has(line - 1)
+      if (word === null || isContinued) return []
+      return [finding(path, line, `a comment opens with "${word[0]}": name the thing first`)]
+    })
+  })
+}
+
 /** A Markdown page. */
 export interface Page {
   /** From the root of the repository, with `/`. */

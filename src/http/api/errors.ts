@@ -191,7 +191,7 @@ export const BARE_HEADERS: Readonly<Record<string, string>> = {
   'cache-control': 'no-store',
 }
 
-/** As lines of a reply that is written to the socket. */
+/** Header lines of a reply that is written to the socket. */
 export function headerLines(headers: ReplyHeaders): string[] {
   return Object.entries(headers).flatMap(([name, value]) =>
     [value].flat().map((each) => `${name}: ${each}`),

@@ -101,7 +101,7 @@ export class EventStreams {
     for (const [stream, caller] of this.#open) if (this.#shows(caller, event)) push(stream, bytes)
   }
 
-  /** By the policies of now. */
+  /** Applies the policies of now. */
   #shows(caller: Principal, {name, data}: BelfryEvent): boolean {
     if (caller.kind === 'management') return true
     const principal = this.#access.current(caller)
@@ -208,7 +208,7 @@ function outputOf({from, text, omitted}: Followed & {readonly kind: 'output'}): 
   return omitted === 0 ? {offset: from, text} : {offset: from, text, omitted}
 }
 
-/** One server-sent event. `data` is encoded as JSON, which has no line breaks. */
+/** Server-sent event. `data` is encoded as JSON, which has no line breaks. */
 function eventText(event: string, data: unknown, id: string | null = null): string {
   const idLine = id === null ? '' : `id: ${id}\n`
   return `${idLine}event: ${event}\ndata: ${JSON.stringify(data)}\n\n`

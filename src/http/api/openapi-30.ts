@@ -15,7 +15,7 @@ function converted(part: unknown): unknown {
   const {anyOf, ...rest} = part
   const result: Record<string, unknown> = {}
   for (const [key, inner] of Object.entries(rest)) {
-    // In a list of properties, these keys are names, and their values are schemas.
+    // Keys in a list of properties are names, and their values are schemas.
     if (key === 'examples' && Array.isArray(inner)) result.example = inner[0]
     else result[key] = converted(inner)
   }

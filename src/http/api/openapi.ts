@@ -26,7 +26,7 @@ import {sendJson} from './reply.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** What the route needs of its caller. Required; absent only where no route matches. */
+    /** Access that the route requires of its caller; absent only where no route matches. */
     access?: RouteAccess
     /** Errors are text, as the API contract requires for a submit. */
     submit?: boolean
@@ -168,7 +168,7 @@ export function routeOpenApi(app: FastifyInstance, routes: DescribedRoutes, vers
 /** The generator copies members of this form into the operation. */
 const OPTIONAL_BODY = 'x-optional-body'
 
-/** What went wrong, with a problem as the body; or with another body, `null` = an empty one. */
+/** Text of a failure with a problem as the body; or with another body, `null` = an empty one. */
 type Refusal = string | {readonly about: string; readonly reply: TSchema | null}
 
 export interface RouteDescription {
@@ -183,7 +183,7 @@ export interface RouteDescription {
   /** The body may be empty. */
   readonly bodyOptional?: boolean
   readonly consumes?: readonly string[]
-  /** Of a success; absent = 200. */
+  /** Status of a success; absent = 200. */
   readonly status?: number
   readonly reply: TSchema
   /** Media type of a success; absent = JSON. */

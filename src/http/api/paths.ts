@@ -7,7 +7,7 @@ import type {PathAccess, RouteAccess} from '../security/access.ts'
 
 interface PathEntry {
   readonly segments: readonly string[]
-  /** By method. */
+  /** Keys: methods. */
   readonly routes: Map<string, RouteAccess>
 }
 
@@ -37,7 +37,7 @@ export class PathTable {
   /** The route that answers this request; `null` = none. `path` has no query. */
   find(method: string, path: string): FoundRoute | null {
     const candidates = this.#matching(path).filter(({routes}) => routes.has(method))
-    // As the router: a fixed segment is preferred to a parameter.
+    // The router prefers a fixed segment to a parameter too.
     const [entry] = candidates.toSorted((one, other) => parameterCount(one) - parameterCount(other))
     if (entry === undefined) return null
     const found = segmentsOf(path)
@@ -50,7 +50,7 @@ export class PathTable {
     }
   }
 
-  /** Whether a route of one object or list asks policies for a path that this glob can match. */
+  /** True if a route of one object or list asks policies for a path that this glob can match. */
   isReachable(glob: string): boolean {
     const {segments} = compileGlob(glob)
     const asked = this.#accesses()
@@ -84,7 +84,7 @@ function parameterCount({segments}: PathEntry): number {
   return segments.filter((part) => part.startsWith(':')).length
 }
 
-/** As the router decodes it; an invalid escape stays as it is. */
+/** Segment as the router decodes it; an invalid escape stays as it is. */
 function decoded(segment: string): string {
   try {
     return decodeURIComponent(segment)

@@ -94,8 +94,8 @@ export function sendRows<Row>(
 }
 
 /**
- * As `sendJob`, for a change of a job that the caller may not be able to read: what it does, where, and how
- * it went are then left empty.
+ * Sends a job that the caller changed but may not be able to read: what it does, where, and how it went are
+ * then left empty.
  */
 export function sendChangedJob(
   request: FastifyRequest,

@@ -18,7 +18,7 @@ import {DRAIN_BYTES_MAX} from '../options.ts'
 
 const EMPTY_BODY = new Uint8Array()
 
-/** One slash at the start of the path. Clients append a path to a base URL that ends in `/`. */
+/** Leaves one slash at the start of the path. Clients append a path to a base URL that ends in `/`. */
 export function withoutExtraSlashes(url: string): string {
   return url.startsWith('//') ? url.replace(/^\/+/, '/') : url
 }
@@ -46,7 +46,7 @@ export function queryOf(request: FastifyRequest): Query {
   return request.query instanceof Query ? request.query : new Query('')
 }
 
-/** Of a route that defines jobs. Also without a value: a request that was not to change anything must not. */
+/** True if the query has `dry_run`, even with no value, on a route that defines jobs. */
 export function isDryRun(request: FastifyRequest): boolean {
   const isDefinition = request.routeOptions.config.submit === true || request.method === 'PATCH'
   return isDefinition && queryOf(request).isSet('dry_run')

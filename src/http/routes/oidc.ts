@@ -102,7 +102,7 @@ function actorFrom(request: FastifyRequest, {token}: PersonOwner) {
   return actorOf(asPrincipal(token.name, token.kind), false, request.socket.remoteAddress)
 }
 
-/** For the audit log. */
+/** Refusal for the audit log. */
 function refusalOf(request: FastifyRequest, person: string): RefusedRequest {
   return {
     principal: asPrincipal(person, 'client'),

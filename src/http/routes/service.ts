@@ -146,7 +146,7 @@ function policyFor(page: string): string {
   ].join('; ')
 }
 
-/** In the page: the link to sign in through a provider. */
+/** Link in the page to sign in through a provider. */
 const PROVIDER_HIDDEN = '<p id="provider" hidden>'
 const PROVIDER_SHOWN = '<p id="provider">'
 

@@ -1,6 +1,6 @@
 /**
- * What each route needs of its caller. Every route declares it; the server does not start with a route that
- * does not. A route over one object needs a capability on its path, in which `:name` is a parameter.
+ * Access rules of routes. Every route declares its own; the server does not start with a route that does
+ * not. A route over one object needs a capability on its path, in which `:name` is a parameter.
  */
 import {
   check,
@@ -22,7 +22,7 @@ export type RouteAccess =
   | 'public'
   /** Any token but those that are for one purpose only. */
   | 'any'
-  /** As `any`, and tokens for metrics. */
+  /** `any`, and tokens for metrics. */
   | 'metrics'
   | 'management'
   /** The operation decides: only the body names the jobs. */

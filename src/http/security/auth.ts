@@ -81,14 +81,14 @@ export interface Authenticated {
   readonly refusal: DomainError | null
 }
 
-/** What the tokens of a request are worth; `stale`: the store is away for too long to say. */
+/** Result for the tokens of a request; `stale`: the store is away for too long to say. */
 interface Found {
   readonly principal: Principal | 'stale' | null
   /** The request has a token or a session, and tokens are configured or stored. */
   readonly isPresented: boolean
 }
 
-/** What a request presents. A token is sent on purpose, so that a cookie beside it does not count. */
+/** Credentials of a request. A token is sent on purpose, so that a cookie beside it does not count. */
 interface Presented {
   readonly digests: readonly string[]
   readonly look: (digest: string) => Principal | 'stale' | null
@@ -299,7 +299,7 @@ function countHosts(rawHeaders: readonly string[]): number {
   return count
 }
 
-/** Without a token only this machine is served, and no remote client behind a proxy on this machine. */
+/** Refusal of remote clients, also behind a proxy on this machine, while no token exists. */
 function remoteRefusal({
   headers,
   address,
@@ -377,7 +377,7 @@ export class AuthRateLimit {
   }
 }
 
-/** One IPv4 address, or an IPv6 /64: an IPv6 host may use any address of its /64. */
+/** IPv4 address, or the /64 of an IPv6 address: an IPv6 host may use any address of its /64. */
 export function networkOf(address: string): string {
   if (!ipaddr.isValid(address)) return address
   const parsed = ipaddr.process(address)

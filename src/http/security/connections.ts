@@ -44,7 +44,7 @@ interface Pipeline {
   newest: Exchange | null
   /** Passed to the handler and not answered. */
   started: number
-  /** One of the started requests may change something. */
+  /** True if a started request may change something. */
   isChanging: boolean
   /** Not passed to the handler yet, oldest first. */
   readonly waiting: Exchange[]
@@ -55,11 +55,11 @@ export class Connections {
   /** Accepted and not closed. With TLS, these are the sockets below it. */
   readonly #sockets = new Set<Socket>()
   readonly #places: Places
-  /** By the socket, and with TLS also by the one above it, which requests have. */
+  /** Keys: the socket, and with TLS also the one above it, which requests have. */
   readonly #placeOf = new WeakMap<Duplex, Place>()
   /** Before the TLS handshake has ended, by `endpointsOf`. */
   readonly #handshakes = new Map<string, Place>()
-  /** By the socket of their requests. */
+  /** Keys: the socket of the requests. */
   readonly #pipelines = new Map<Socket, Pipeline>()
   #isClosed = false
   #onIdle: (() => void) | null = null
@@ -73,7 +73,7 @@ export class Connections {
   createServer(handler: RequestListener): Server {
     const {tls, anonymousKeepAliveMs, replyStalledMs, isUpgrade} = this.#options
     const options = {
-      // Of TLS, before the first request.
+      // Limit of the TLS handshake, before the first request.
       handshakeTimeout: HEADERS_TIMEOUT_MS,
       headersTimeout: HEADERS_TIMEOUT_MS,
       requestTimeout: REQUEST_TIMEOUT_MS,
@@ -91,8 +91,8 @@ export class Connections {
     const receive = (request: IncomingMessage, response: ServerResponse) =>
       this.#receive(request, response, handler)
     server.on('request', receive)
-    // Without a listener, Node answers expectations itself: an unknown one with an empty reply, the other one
-    // with `100 Continue` before the token is checked.
+    // Node answers expectations itself if they have no listener: an unknown one with an empty reply, the
+    // other one with `100 Continue` before the token is checked.
     server.on('checkExpectation', receive)
     server.on('checkContinue', receive)
     server.setTimeout(replyStalledMs, (socket: Socket) => this.#onInactive(socket))
@@ -111,8 +111,8 @@ export class Connections {
   }
 
   /**
-   * Whether a reply to malformed bytes would be read as such. It would not while replies to earlier requests
-   * are due: the client would take it for one of them.
+   * True if a reply to malformed bytes would be read as such. While replies to earlier requests are due,
+   * the client would take it for one of them.
    */
   mayReplyToMalformed(socket: Socket): boolean {
     const pipeline = this.#pipelines.get(socket)

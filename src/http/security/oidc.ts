@@ -18,7 +18,7 @@ export const OIDC_PATH = '/v1/session/oidc'
 export const CALLBACK_PATH = `${OIDC_PATH}/callback`
 /** The time to enter a password, and a second factor. */
 const COOKIE_AGE_SECONDS = 600
-/** Of each request to the provider. */
+/** Timeout of each request to the provider. */
 const TIMEOUT_SECONDS = 10
 /** How far the clocks of two servers may differ. */
 const CLOCK_SKEW_SECONDS = 60
@@ -45,7 +45,7 @@ export class SignInFailed extends Error {
     this.person = person
   }
 
-  /** For the log: the messages of its causes, which have no tokens. */
+  /** Messages of its causes, for the log; they have no tokens. */
   get reasons(): string {
     const messages = [this.message.replace(/\.$/, '')]
     for (let at = this.cause; at instanceof Error && messages.length < 5; at = at.cause)
@@ -73,7 +73,7 @@ export function personOwner(issuer: string, subject: string): string {
   return `${issuerOwners(issuer)}${hash('sha256', subject, 'base64url')}`
 }
 
-/** What the owners of all people of an issuer begin with. */
+/** Prefix of the owners of all people of an issuer. */
 export function issuerOwners(issuer: string): string {
   return `person ${hash('sha256', issuer, 'base64url').slice(0, 16)} `
 }
@@ -115,12 +115,12 @@ export class OidcSignIn {
     this.#isSecure = config.publicUrl.startsWith('https:')
   }
 
-  /** As `issuerOwners`. */
+  /** Prefix as of `issuerOwners`. */
   get owners(): string {
     return issuerOwners(this.#config.issuer)
   }
 
-  /** Whether browsers reach the server by TLS. */
+  /** True if browsers reach the server by TLS. */
   get isSecure(): boolean {
     return this.#isSecure
   }
@@ -275,7 +275,7 @@ export class OidcSignIn {
     return {library, provider}
   }
 
-  /** Of the length that PKCE requires. */
+  /** Random text of the length that PKCE requires. */
   #text(): string {
     return `${this.#random.id()}${this.#random.id()}`
   }
@@ -298,7 +298,7 @@ export class OidcSignIn {
   }
 }
 
-/** What a cookie of a sign-in holds. */
+/** Content of the cookie of a sign-in. */
 interface OpenedCookie {
   readonly state: string
   readonly nonce: string

@@ -14,11 +14,11 @@ export type PlaceLimits = Pick<
 /** Networks with a valid token. Bounds the memory: the one that had none for longest is dropped first. */
 const KNOWN_NETWORKS_MAX = 10_000
 
-/** One connection. */
+/** Connection, as `Places` counts it. */
 export interface Place {
   readonly socket: Socket
   readonly network: string
-  /** Those that may end for a new connection, among which it is; `null` = it stays. */
+  /** Queue of connections that may be closed for a new one; `null` = it stays. */
   queue: Queue | null
   /** A request of it had a valid token. */
   isTrusted: boolean
@@ -33,9 +33,11 @@ export class Places {
   readonly #networkMax: number
   readonly #reservedMax: number
   #taken = 0
-  /** Without a token. */
+  /** Connections without a token. */
   readonly #anonymous: Queue = new Set()
-  /** Without a token yet, from a known network or this machine. Others do not get these places. */
+  /**
+   * Connections without a token yet, from a known network or this machine. Others do not get these places.
+   */
   readonly #reserved: Queue = new Set()
   /** With a token, between two requests. */
   readonly #idle: Queue = new Set()

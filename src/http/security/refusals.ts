@@ -20,7 +20,7 @@ export const REFUSALS_EVERY_MS = 10_000
  * it, each caller with a token still has a row of its own that counts: no caller hides another.
  */
 export const REFUSALS_MAX = 50
-/** Of one caller. */
+/** Different targets of one caller. */
 export const TARGETS_MAX = 10
 /** Rows that only count. Each takes a token of its own. */
 const CALLERS_MAX = 1_000
@@ -38,7 +38,7 @@ interface Seen {
   count: number
 }
 
-/** Whether a request with this error was refused access. */
+/** True if a request with this error was refused access. */
 export function isRefusedAccess(code: RefusalCode): boolean {
   return [401, 403].includes(REFUSAL_STATUSES[code]) || code === 'too_many_failures'
 }

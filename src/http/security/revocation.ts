@@ -18,7 +18,7 @@ export function endWithAccess(
   needed: RouteAccess,
 ): void {
   const {raw, params} = request
-  // What a reply shows was chosen by the rules of its start. An event stream applies those of now.
+  // The rules of the start chose what a reply shows. An event stream applies those of now.
   const isAllowed = (now: Principal) =>
     now.rules === caller.rules ||
     (isEventStream(reply) && routeRefusal(needed, now, params as Record<string, string>) === null)

@@ -22,7 +22,7 @@ export function sessionSecrets({cookie}: IncomingHttpHeaders, tls: boolean): rea
   )
 }
 
-/** Without an age: it ends with the browser, if not before. `secure`: the browser uses TLS. */
+/** Cookie without an age: it ends with the browser, if not before. `secure`: the browser uses TLS. */
 export function sessionCookie(secret: string, secure: boolean): string {
   const shared = 'Path=/; HttpOnly; SameSite=Strict'
   return secure ? `${SECURE}=${secret}; ${shared}; Secure` : `${PLAIN}=${secret}; ${shared}`
@@ -41,8 +41,8 @@ interface SentBy {
 }
 
 /**
- * Whether a page of this server sent the request. A browser says so in `Origin` or, if it leaves that out, in
- * `Sec-Fetch-Site`. A request with neither is not from a page.
+ * True if a page of this server sent the request. A browser says so in `Origin` or, if it leaves that out,
+ * in `Sec-Fetch-Site`. A request with neither is not from a page.
  */
 export function isFromOwnPage({headers, tls, allowedHosts}: SentBy): boolean {
   const {origin, host} = headers

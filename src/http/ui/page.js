@@ -112,7 +112,7 @@ function nextOf(job) {
   return job.firing_paused ? `paused (${localTime(job.next)} is skipped)` : localTime(job.next)
 }
 
-/** As in the texts of the API. */
+/** Instants in the texts of the API. */
 const INSTANT = /\d{4}-\d\d-\d\dT[\d:.]+Z/g
 
 function textElement(tag, text) {
@@ -163,7 +163,7 @@ async function refresh() {
   if (caller.status === 'fulfilled') showCaller(caller.value.body)
   if (status.status === 'fulfilled') showStatus(status.value.body)
   if (jobs.status === 'fulfilled') showJobs(jobs.value.body, jobs.value.total)
-  // What the caller may not read is not shown, and is no error.
+  // Panels that the caller may not read are hidden, and are no error.
   const isHidden = ({reason}) => caller.status === 'fulfilled' && reason instanceof NotAllowed
   element('server').hidden = isHidden(status)
   element('all-jobs').hidden = isHidden(jobs)
@@ -199,7 +199,7 @@ async function signOut() {
   try {
     await call('DELETE', '/v1/session')
   } catch (error) {
-    // Without a session there is nothing to end.
+    // A missing session needs no sign-out.
     if (!(error instanceof SignInRequired)) return showError(`Sign-out failed: ${error.message}`)
   }
   showSignIn('')

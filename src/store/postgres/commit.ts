@@ -78,7 +78,7 @@ interface WholeBatch {
   readonly mayBeStored: boolean
 }
 
-/** One batch, or a piece of one; it may take several transactions. */
+/** Batch, or a piece of one; it may take several transactions. */
 class Batch {
   readonly #parts: TransactParts
   readonly #pool: SessionPool
@@ -204,11 +204,11 @@ function unknownOf(error: unknown): OutcomeUnknown {
   })
 }
 
-/* One try of one transaction on the primary: locks, queries, commit. The batch decides about retries. */
+/** Attempt of a transaction on the primary: locks, queries, commit. The batch decides about retries. */
 
 /** A commit waits for the disk and for synchronous standbys, which may be far away. */
 const COMMIT_LIMIT_MS = 8_000
-/** For the few writes that touch as much as a job's whole history. */
+/** Timeout of the few writes that touch as much as a job's whole history. */
 const LONG_STATEMENT_MS = 30_000
 const LONG_STATEMENTS = `SET LOCAL statement_timeout TO ${LONG_STATEMENT_MS}`
 /**

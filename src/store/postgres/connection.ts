@@ -1,5 +1,5 @@
 /**
- * One connection to one PostgreSQL server, with the settings that every statement relies on, and PostgreSQL's
+ * Connection to one PostgreSQL server, with the settings that every statement relies on, and PostgreSQL's
  * dialect. A request is sent at once, also before the replies to earlier ones (pipelining); replies arrive
  * in order. Every request has a deadline. A server that misses it loses the connection, because a half-open
  * connection gives no error. Knows no pool.
@@ -182,7 +182,7 @@ export class Session {
     return Array.isArray(answer) ? (answer as QueryResult<Row>[]) : [answer]
   }
 
-  /** One statement with `$n` placeholders; the server parses a named one only once. */
+  /** Runs a statement with `$n` placeholders; the server parses a named one only once. */
   async rows(
     text: string,
     values: readonly (Value | readonly Value[])[],
@@ -282,7 +282,7 @@ export async function beginTransaction(
   return time(row.now)
 }
 
-/** What the connection lacks, if that is why it failed. */
+/** Part that the connection lacks, if that is why it failed. */
 function missingPart(
   address: Address,
   client: Client,

@@ -20,7 +20,7 @@ import {type Address, describeAddress} from './url.ts'
 const IMPORT: SessionKind = {purpose: 'move', limits: 'long', byKeys: false}
 /** A batch takes milliseconds. Long enough for a busy disk, short enough to detect a lost server. */
 const BATCH_LIMIT_MS = 60_000
-/** For reading whole tables, and for the commit, of a store of many gigabytes. */
+/** Timeout of reads of whole tables, and of the commit, in a store of many gigabytes. */
 const WHOLE_LIMIT_MS = 600_000
 /** Wait for the locks of the tables; a longer wait means that the schema is in use. */
 const LOCK_LIMIT_MS = 10_000
@@ -56,7 +56,7 @@ export type ImportResult =
   | {readonly ok: true; readonly compared: readonly Compared[]}
   | {
       readonly ok: false
-      /** One sentence without secrets. */
+      /** Sentence without secrets. */
       readonly problem: string
       /** True if the outcome of the commit is unknown. Otherwise nothing was written. */
       readonly isUnknown: boolean
@@ -187,7 +187,7 @@ async function fill(
   for (const table of NEVER_EMPTY) await session.run(`DELETE FROM ${table}`)
   for (const table of source.tables) {
     await fillTable(session, statements, table, request)
-    // Without statistics, PostgreSQL would plan the first queries for an empty table.
+    // PostgreSQL would plan the first queries for an empty table if it had no statistics.
     await session.run(`ANALYZE ${table.name}`, WHOLE_LIMIT_MS)
   }
   // The source's leader must not stay leader.

@@ -17,7 +17,7 @@ import type {Statements} from './statements.ts'
 
 /** The oldest PostgreSQL release that is still maintained. */
 const OLDEST_VERSION = 140_000
-/** For a migration of a large database, or the wait for another server's migration. */
+/** Timeout of a migration of a large database, and of the wait for another server's migration. */
 const MIGRATION_LIMIT_MS = 600_000
 /** Longest wait for a table, which others queue behind; shorter than their own timeouts. */
 const TABLE_WAIT_MS = 500
@@ -69,7 +69,7 @@ export async function prepareSchema(
   }
 }
 
-/** One try, in one transaction: a crash during it leaves nothing behind. */
+/** Attempt in one transaction: a crash during it leaves nothing behind. */
 async function migrate(
   session: Session,
   statements: Statements,

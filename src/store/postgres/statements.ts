@@ -26,7 +26,7 @@ interface ForMany {
   readonly types: readonly string[]
   /** The first columns, this many, may be constants. */
   readonly constantsMax: number
-  /** By constant columns. */
+  /** Keys: constant columns. */
   readonly variants: Map<string, Text>
 }
 

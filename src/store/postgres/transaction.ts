@@ -93,7 +93,7 @@ export class PipelinedTransaction<Owner> implements Transaction {
     }
   }
 
-  /** As `Session.commit`, behind all statements. */
+  /** Sends `Session.commit` behind all statements. */
   commit(limitMs: number): Promise<CommitResult> {
     return this.#session.commit(limitMs)
   }

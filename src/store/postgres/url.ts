@@ -28,7 +28,7 @@ export interface Address {
 
 export type ParsedAddress =
   | {readonly ok: true; readonly address: Address}
-  /** One sentence without secrets. */
+  /** Sentence without secrets. */
   | {readonly ok: false; readonly problem: string}
 
 const DEFAULT_PORT = 5432

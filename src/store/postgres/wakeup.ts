@@ -151,7 +151,7 @@ class Channel {
     }
   }
 
-  /** One request at a time; topics notified meanwhile are sent together with the next one. */
+  /** Sends one request at a time; topics notified meanwhile are sent together with the next one. */
   #inTurn<Answer>(ask: () => Promise<Answer>): Promise<Answer> {
     const answer = this.#lastReply.then(ask)
     this.#lastReply = Promise.allSettled([answer])

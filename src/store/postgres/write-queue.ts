@@ -56,7 +56,7 @@ export class WriteQueue {
       await new Promise<void>((resolve) => (this.#onIdle = resolve))
   }
 
-  /** In a microtask, so that writes requested in one turn are committed together. */
+  /** Flushes in a microtask, so that writes requested in one turn are committed together. */
   #scheduleFlush(): void {
     if (this.#isFlushScheduled || this.#isCommitting) return
     this.#isFlushScheduled = true
@@ -84,7 +84,7 @@ export class WriteQueue {
     this.#onIdle?.()
   }
 
-  /** As many waiting writes as may share a transaction, in order; at least one. */
+  /** Takes as many waiting writes as may share a transaction, in order; at least one. */
   #nextBatch(): Waiting[] {
     const {batchMax = BATCH_MAX} = this.#options
     let items = 0

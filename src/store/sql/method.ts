@@ -1,6 +1,6 @@
 /**
- * What the table of store methods says of a method: the query, and what an engine must know to queue, merge,
- * repeat and lock it.
+ * Entry of the table of store methods: the query, and what an engine must know to queue, merge, repeat and
+ * lock it.
  */
 import type {Query, Transaction} from './query.ts'
 
@@ -42,7 +42,7 @@ export interface WriteMethod<Input extends readonly unknown[], Result> {
   readonly isShared: boolean
   /** The only argument is a list and the result has one entry an item: several calls are merged into one. */
   readonly isList: boolean
-  /** One query for several calls, given their only arguments, with one result for each, in order. */
+  /** Query for several calls, given their only arguments, with one result for each, in order. */
   merged?(tx: Transaction, inputs: readonly Input[0][]): Query<readonly Result[]>
   /** Idempotent for this input: a commit with an unknown outcome is resolved by repeating the write. */
   readonly isRepeatable: (...input: Input) => boolean
@@ -56,9 +56,9 @@ export interface WriteMethod<Input extends readonly unknown[], Result> {
   /** Names of the jobs it may change, locked before the first query of the transaction. */
   readonly jobNames: (...input: Input) => readonly string[]
   /**
-   * For the queue `jobs`. Whether a definition is valid may depend on other definitions (parents, ephemeral,
-   * paused), and no row stands for that. `exclusive`: it may depend on others, or others on it. `shared`: it
-   * changes a definition that is valid by itself. `none`: it changes no definition.
+   * Lock of the queue `jobs`. Whether a definition is valid may depend on other definitions (parents,
+   * ephemeral, paused), and no row stands for that. `exclusive`: it may depend on others, or others on it.
+   * `shared`: it changes a definition that is valid by itself. `none`: it changes no definition.
    */
   readonly definitionLock: (...input: Input) => 'exclusive' | 'shared' | 'none'
   /** The idempotency key, locked so that two requests with it follow each other; `null` = none. */
@@ -130,7 +130,9 @@ export function listWrite<Item, Answer>(
     detach,
   }: {
     readonly queue: QueueName
-    /** Of the list's first item: lists of several nodes come from one place only. */
+    /**
+     * Batches are ordered by the key of their first item: lists of several nodes come from one place only.
+     */
     readonly sortKey?: (first: Item) => string
     readonly detach?: (item: Item) => Item
   },

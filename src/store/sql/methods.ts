@@ -292,13 +292,13 @@ function detached(bytes: Uint8Array): Uint8Array {
 
 /** How an engine runs the methods of the table. */
 export interface StoreEngine {
-  /** One snapshot. `isLong`: as `ReadMethod.isLong`. */
+  /** Reads one snapshot. `isLong`: as `ReadMethod.isLong`. */
   read(
     query: (tx: Transaction) => Query<unknown>,
     isLong: boolean,
     reader: ReaderName,
   ): Promise<unknown>
-  /** One transaction; resolves after its commit. By name, because the writer may be another thread. */
+  /** Runs a transaction; resolves after its commit. Named, because the writer may be another thread. */
   write(name: WriteName, input: readonly unknown[]): Promise<unknown>
 }
 

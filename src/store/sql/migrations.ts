@@ -179,10 +179,10 @@ function runTables({columns: {integer, text, bytes}, keyOrganised}: Dialect): st
       PRIMARY KEY (group_id, node_name, attempt)
     )${keyOrganised}`,
     `CREATE INDEX executions_of_job ON executions (job_id, group_id, attempt, node_name)`,
-    // In claim order: a claim reads only the rows it takes.
+    // Claim order: a claim reads only the rows it takes.
     `CREATE INDEX executions_waiting ON executions (node_id, not_before, group_id, slot, attempt)
       WHERE status = 'pending'`,
-    // In the order of the reassigner's pages, so that they read no history.
+    // Order of the reassigner's pages, so that they read no history.
     `CREATE INDEX executions_pending ON executions (group_id, slot, attempt) WHERE status = 'pending'`,
     `CREATE INDEX executions_running ON executions (node_id, started_at) WHERE status = 'running'`,
     `CREATE TABLE output (

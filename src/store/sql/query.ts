@@ -21,7 +21,7 @@ export type Value = string | number | null | Uint8Array
 export type Values = readonly Value[]
 export type Row = Readonly<Record<string, Value>>
 
-/** One statement with `?` placeholders. */
+/** Statement with `?` placeholders. */
 export interface RunAll {
   readonly kind: 'all'
   readonly sql: string
@@ -29,8 +29,8 @@ export interface RunAll {
 }
 
 /**
- * One statement for many rows of values, in order. An engine may loop, pipeline or rewrite it as one
- * set-based statement, so no row may depend on the effect of an earlier row.
+ * Statement for many rows of values, in order. An engine may loop, pipeline or rewrite it as one set-based
+ * statement, so no row may depend on the effect of an earlier row.
  */
 export interface RunEach {
   readonly kind: 'each'
@@ -159,7 +159,7 @@ export interface Dialect {
   skipNumbers(name: Sequence, count: number): Query<void>
   /** Marks the connection as that of the leader of `term`, until it closes. Never waits. */
   markLeader(term: number): Query<void>
-  /** Whether a connection is marked as that of the leader of `term`; `null` = the engine cannot tell. */
+  /** True if a connection is marked as that of the leader of `term`; `null` = the engine cannot tell. */
   isLeaderConnected(term: number): Query<boolean | null>
 }
 

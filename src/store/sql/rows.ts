@@ -146,7 +146,7 @@ export function launchOf(row: LaunchRow): LaunchRecord {
 export const INSERT_LAUNCH = `INSERT INTO launches (${LAUNCH_COLUMNS})
   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-/** In the order of `LAUNCH_COLUMNS`. */
+/** Values in the order of `LAUNCH_COLUMNS`. */
 export function launchValues(launch: LaunchRecord): Values {
   return [
     launch.group,

@@ -44,7 +44,7 @@ export async function writeBackup(source: Connection, target: string): Promise<v
     const copy = new Connection(target, {readOnly: false})
     try {
       copy.run(putMeta(MARK, BACKUP_MARK))
-      // One file, without a write-ahead log.
+      // The copy is one file: it gets no write-ahead log.
       copy.execute('PRAGMA journal_mode = DELETE')
     } finally {
       copy.close()
@@ -129,7 +129,7 @@ export function restoreStore(
     const problem = reviveDraft(draft, clock.now(), random.id())
     if (problem !== null) return {ok: false, problem: `The backup ${backupFile} ${problem}.`}
     renameSync(draft, storeFiles(dataDir).database)
-    // Without it, a power cut may take the new name away, and a server would start on a new store.
+    // A power cut could otherwise take the new name away, and a server would start on a new store.
     syncDirectorySync(dataDir)
     return {ok: true}
   } finally {

@@ -1,7 +1,7 @@
 /**
- * One connection to a SQLite file, which runs queries synchronously, and SQLite's dialect. Statements are
- * prepared once and cached. Results are always read completely: running a cached statement again would end an
- * open iteration.
+ * Connection to a SQLite file, which runs queries synchronously, and SQLite's dialect. Statements are
+ * prepared once and cached. Results are always read completely: running a cached statement again would end
+ * an open iteration.
  */
 import {DatabaseSync, type StatementSync} from 'node:sqlite'
 import {assert} from '../../lib/assert.ts'
@@ -194,7 +194,7 @@ export const sqliteDialect: Dialect = {
   createSequence: (name) => `CREATE TABLE ${name}_numbers AS SELECT 0 AS last`,
   takeNumbers,
   skipNumbers,
-  // One process owns the store: a leader that has died left with its followers.
+  // A single process owns the store: a leader that has died left with its followers.
   *markLeader() {},
   isLeaderConnected,
 }

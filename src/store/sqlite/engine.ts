@@ -8,7 +8,7 @@ import type {StoreLimits} from '../sql/query.ts'
 import {type Connection, sqliteDialect} from './connection.ts'
 import {commitFailureOf, type Failure, failureOf, isDamaged, isUnavailable} from './errors.ts'
 
-/** One write, as it is sent to the writer's thread. */
+/** Write as it is sent to the writer's thread. */
 export interface WriteRequest {
   readonly name: WriteName
   readonly input: readonly unknown[]

@@ -110,7 +110,7 @@ export class StoreLock {
   }
 }
 
-/** For the operator: what to do about a damaged store. */
+/** Advice for the operator of a damaged store. */
 export function damageAdvice(dataDir: string): string {
   const {database} = storeFiles(dataDir)
   return (
@@ -151,7 +151,7 @@ export function removeMigratedMarker(dataDir: string): void {
   rmSync(migratedMarker(dataDir), {force: true})
 }
 
-/** For the operator who starts a server on the old store. */
+/** Problem for the operator who starts a server on the old store. */
 export function migratedProblem(dataDir: string, where: string): string {
   return (
     `The store in ${dataDir} has moved to ${where}; start with --store and its URL, ` +

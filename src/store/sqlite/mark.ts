@@ -94,7 +94,7 @@ export class StoreMark {
     this.#write([mark], now)
   }
 
-  /** Also after the clock was set back. */
+  /** True also after the clock was set back. */
   isDue(now: number): boolean {
     return this.#changedAt === null || Math.abs(now - this.#changedAt) >= CHANGE_EVERY_MS
   }

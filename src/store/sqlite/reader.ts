@@ -45,7 +45,7 @@ export class FileReader implements Reader {
   readonly #file: string
   readonly #clock: Pick<Clock, 'now' | 'after'>
   readonly #limits: StoreLimits
-  /** Of the short reads. */
+  /** Connection of the short reads. */
   readonly #connection: Connection
   readonly #idle: Connection[] = []
   readonly #waiting: ((connection: Connection) => void)[] = []

@@ -34,7 +34,7 @@ export interface SchemaRequest {
   readonly now: number
   /** Mark of a server's store; none = the store is in memory, or no server runs on it yet. */
   readonly mark?: StoreMark
-  /** Those of another release, for tests. */
+  /** Migrations of another release, for tests. */
   readonly migrations?: readonly Migration[]
 }
 
@@ -113,9 +113,9 @@ function storedMark(connection: Connection): string {
 }
 
 /**
- * For stores of the previous release, which has no mark, and for a return to it. Some file systems give a
- * file a new number at each mount: only one whose state has also changed since it was last written is a copy.
- * Read before this process writes.
+ * Place for stores of the previous release, which has no mark, and for a return to it. Some file systems
+ * give a file a new number at each mount: only a file whose state has also changed since its last write is
+ * a copy. Read before this process writes.
  */
 function placeOf({database}: Connection): Place {
   const path = database.location()

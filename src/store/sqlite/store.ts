@@ -113,7 +113,7 @@ export function openMemoryStore(options: StoreOptions): Store {
   assert(result.ok, 'a new store in memory is valid')
   const engine = new Engine(connection, limits)
   const committer: Committer = {
-    // As text, like those of the writer's thread: both stores answer alike.
+    // Encoding makes both stores answer alike: the answers of the writer's thread are text.
     commit: (batch) => Promise.resolve(decodeAnswers(encodeAnswers(engine.commit(batch)))),
     close: () => Promise.resolve(connection.close()),
   }

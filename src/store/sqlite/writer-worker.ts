@@ -37,7 +37,7 @@ export interface WriterData {
 export type ToWriter = readonly WriteRequest[] | null
 export type FromWriter =
   | {readonly kind: 'opened'; readonly result: SchemaResult}
-  /** Of one batch, by `encodeAnswers`. */
+  /** Answers to one batch, by `encodeAnswers`. */
   | {readonly kind: 'answers'; readonly answers: string}
 
 const port = parentPort

@@ -69,7 +69,7 @@ export class WriteQueue {
       await new Promise<void>((resolve) => (this.#onIdle = resolve))
   }
 
-  /** In a microtask, so that writes requested in one turn are committed together. */
+  /** Flushes in a microtask, so that writes requested in one turn are committed together. */
   #scheduleFlush(): void {
     if (this.#isFlushScheduled || this.#sent >= BATCHES_SENT_MAX) return
     this.#isFlushScheduled = true

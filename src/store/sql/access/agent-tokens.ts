@@ -57,7 +57,10 @@ function* validToken(
   )
 }
 
-/** What has the identity or the name of the node; tokens of the name `replaced` do not count. */
+/**
+ * Refusal if another token has the identity or the name of the node; tokens of the name `replaced` do not
+ * count.
+ */
 function* holderOf(
   tx: Transaction,
   {node, mayReplace}: TokenUse,

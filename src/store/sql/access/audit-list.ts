@@ -61,7 +61,7 @@ function conditionsOf({actor, action, on, target, result, from, to, names}: Audi
     conditions.push({sql, values})
   }
   if (actor !== '') add('(actor = ? OR accessor = ?)', actor, actor)
-  // In the order of texts, `job.` is before all actions of jobs, and `job/` after them.
+  // The order of texts has `job.` before all actions of jobs, and `job/` after them.
   if (action !== '')
     add('(action = ? OR action > ? AND action < ?)', action, `${action}.`, `${action}/`)
   if (on !== null) add('target_kind = ?', on)
@@ -103,7 +103,7 @@ function listed(text: string): string {
   return `SELECT text FROM (SELECT ${text} AS text) AS found WHERE length(text) <= ${LISTED_LENGTH_MAX}`
 }
 
-/** What each row stored, by its id. */
+/** Texts that the rows stored, by the id of the row. */
 function* replacements(rows: readonly AuditRow[]): Query<ReadonlyMap<number, string>> {
   const ofJobs = rows.filter((row) => row.job_id !== null && row.revision_after !== null)
   const ofPolicies = rows.filter(({action}) => action === 'policy.set')

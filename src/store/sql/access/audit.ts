@@ -33,7 +33,7 @@ function valuesOf(now: number, change: Change): Values {
   return [now, name, accessor, kind, address, ...what, ...revisions, replaced ?? null, bytes]
 }
 
-/** What a change did to the definition of a stored job. `after` `null` = the job was deleted. */
+/** Effect of a change on the definition of a stored job. `after` `null` = the job was deleted. */
 export function replacedBy(
   {id, revision, spec}: JobRecord,
   after: number | null,

@@ -56,7 +56,7 @@ export function* createSession(
 
 type Source = Pick<TokenRecord, 'name' | 'kind' | 'policies' | 'expiresAt'>
 
-/** What the session takes over. `null` = its token is gone, or is itself a session. */
+/** Token that the session copies. `null` = it is gone, or is itself a session. */
 function* sourceOf(tx: Transaction, owner: SessionOwner): Query<Source | null> {
   if (owner.kind === 'other') return {...owner.token, expiresAt: null}
   const row = yield* one<TokenRow>(

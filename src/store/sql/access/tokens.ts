@@ -54,7 +54,7 @@ export interface TokenRow {
 
 interface SessionColumns {
   readonly session_of: string | null
-  /** Of a session, both are numbers. */
+  /** Idle time; a number in sessions, like `ends_at`. */
   readonly idle_ms: number
   readonly ends_at: number
 }

@@ -24,7 +24,7 @@ import {bindToken, tokenRefusal} from '../access/agent-tokens.ts'
 
 export const MEMBER_COLUMNS = `id, name, incarnation, address, port, tags, server, runs, version, slots,
   status, started_at, heartbeat_at, cordoned_at, drain_until`
-/** What a join writes. Cordon and drain stay as they are. */
+/** Columns that a join writes. Cordon and drain stay as they are. */
 const JOINED_COLUMNS = `id, name, incarnation, address, port, tags, server, runs, version, slots,
   status, started_at, heartbeat_at`
 
@@ -52,7 +52,7 @@ export function* join(
     if (isOther && !ended.includes(alive.incarnation)) return {kind: 'alive', member: alive}
   }
   const holder = yield* one<{id: string}>(
-    // One in the future was stored by a wrong clock; a node that is alive has sent another since.
+    // Heartbeats in the future were stored by a wrong clock; a node that is alive has sent another since.
     `SELECT id FROM members WHERE name = ? AND id <> ? AND heartbeat_at > ? AND heartbeat_at <= ?
       AND ${PRESENT} ORDER BY heartbeat_at DESC LIMIT 1`,
     [member.name, member.id, tx.now - freshMs, tx.now + freshMs],
@@ -217,7 +217,10 @@ export function* setScheduling(
   return {...before, cordonedAt, drainUntil}
 }
 
-/** What the deadline has stopped may end later: its end is that of the drain. Locked as a finish locks. */
+/**
+ * Marks what the deadline has stopped: it may end later, and its end is that of the drain. Locks as a
+ * finish does.
+ */
 function* noteDrained(tx: Transaction, nodeId: string): Query<void> {
   const rows = yield* all<ExecutionRow>(
     `SELECT group_id, node_name, attempt FROM executions WHERE node_id = ? AND status = 'running'
@@ -243,7 +246,7 @@ export function* failMember(
   return failed !== null
 }
 
-/** One condition for each status, so that the partial index of that status is used. */
+/** Conditions per status, so that the partial index of each status is used. */
 const HAS_NO_EXECUTIONS = (['pending', 'running'] as const)
   .map((status) => {
     const execution = `SELECT 1 FROM executions e WHERE e.node_id = members.id AND e.status = '${status}'`

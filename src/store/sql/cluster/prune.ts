@@ -109,7 +109,7 @@ function* excess(
   ids: readonly number[],
 ): Query<number[]> {
   const {keepLaunches, keepUnlaunched, keepMs} = request
-  // One more than may be deleted shows that there are more.
+  // The limit plus one shows that there are more.
   const limit = request.rowLimit + 1
   const found = [
     yield* each<{group_id: number}>(

@@ -43,7 +43,7 @@ export function* startNewIncarnation(
   yield* all(`DELETE FROM meta WHERE key IN (?, ?)`, [SIGN_IN_KEY, BACKUP_STATE])
 }
 
-/** For a store that moves to a directory of its own. */
+/** Clears the place of a store that moves to a directory of its own. */
 export function* forgetPlace(): Query<void> {
   yield* all(`DELETE FROM meta WHERE key LIKE 'place%' OR key = ?`, [MARK])
 }

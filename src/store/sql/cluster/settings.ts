@@ -108,7 +108,7 @@ export interface Zoning {
   readonly progress: ZoneProgress | null
 }
 
-/** What `zone_change` holds while jobs are planned again. */
+/** State in `zone_change` while jobs are planned again. */
 export interface ZoneProgress {
   /** The new zone is in force from then on. */
   readonly at: number

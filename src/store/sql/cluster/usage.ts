@@ -1,13 +1,13 @@
 /**
- * What metrics show of the store: members and their load, sizes, and the last runs of some jobs. Every list
- * has a limit. It reads no history beyond the last launch of each listed job.
+ * Rows for metrics: members and their load, sizes, and the last runs of some jobs. Every list has a limit.
+ * It reads no history beyond the last launch of each listed job.
  */
 import type {MemberStatus} from '../../../core/node.ts'
 import type {JobUsage, Usage, UsageRequest} from '../../../ports/history-store.ts'
 import {likePattern} from '../jobs/name-filter.ts'
 import {all, one, type Query, together, type Transaction, type Value} from '../query.ts'
 
-/** Without the write-ahead log of SQLite. */
+/** Size of the store; SQLite's write-ahead log is left out. */
 const STORE_BYTES = {
   sqlite: `(SELECT p.page_count * s.page_size FROM pragma_page_count() p, pragma_page_size() s)`,
   postgres: `pg_database_size(current_database())`,

@@ -51,7 +51,7 @@ const CLAIMABLE = `SELECT ${EXECUTION_COLUMNS_E}, d.definition, j.revision AS jo
 const IS_DUE = `e.status = 'pending' AND e.not_before <= ? AND e.cancel_requested_at IS NULL
   AND j.deleted_at IS NULL`
 
-/** For locked pending rows. By key, so that the cost does not depend on the number of pending rows. */
+/** Takes locked pending rows. The key makes the cost independent of the number of pending rows. */
 const TAKE = `UPDATE executions SET status = 'running', started_at = ?, revision = ?, claim_token = ?,
   incarnation = ? WHERE ${BY_KEY}`
 
@@ -61,7 +61,7 @@ const REDEFINE = `UPDATE executions SET revision = ? WHERE ${BY_KEY} AND status 
 /** Delay until a node claims rows again that another transaction locked: about the time of a commit. */
 const LOCKED_RETRY_MS = 20
 
-/** One result for each request, in order. A request sees what earlier requests of the same node claimed. */
+/** Results per request, in order. A request sees what earlier requests of the same node claimed. */
 export function* claim(
   tx: Transaction,
   requests: readonly ClaimRequest[],
@@ -103,7 +103,7 @@ export function* claim(
   return results
 }
 
-/** Whether a node has due work, and when its next execution becomes due (`null` = none). */
+/** Due work of a node, and when its next execution becomes due (`null` = none). */
 interface Outlook {
   readonly is_due: number
   readonly next_at: number | null

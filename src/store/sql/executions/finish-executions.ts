@@ -25,7 +25,7 @@ export interface LoadedExecutions {
   readonly hasOpenRest: boolean
 }
 
-/** One result for each group, in order. */
+/** Results per group, in order. */
 export function* loadExecutions(
   tx: Transaction,
   groups: readonly number[],
@@ -96,7 +96,7 @@ function* loadParts(
   )
 }
 
-/** For each launch, whether executions that are not loaded are pending or running. */
+/** True for each launch with pending or running executions that are not loaded. */
 function* openRest(
   loaded: ReadonlyMap<number, ReadonlyMap<string, BatchExecution>>,
 ): Query<Map<number, boolean>> {

@@ -203,7 +203,7 @@ function* countDays(batch: FinishBatch): Query<void> {
   )
 }
 
-/** One request for each dependent of each successful launch; unique by (parent's launch, dependent). */
+/** Inserts a request for each dependent of each successful launch; unique by (parent's launch, dependent). */
 function* launchDependents(tx: Transaction, batch: FinishBatch): Query<void> {
   const {successes} = batch
   if (successes.length === 0) return

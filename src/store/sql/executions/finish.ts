@@ -230,7 +230,7 @@ export function* endAll(
 }
 
 /**
- * Whether the executions of one dead node may be the cause: not if other nodes died with it, and not if
+ * True if the executions of one dead node may be the cause: not if other nodes died with it, and not if
  * several jobs are equally suspect.
  */
 function* findBlame(

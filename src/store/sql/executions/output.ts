@@ -300,7 +300,7 @@ function keptIn(chunks: readonly ChunkRow[], from: number, limit: number): KeptB
   return {offset, bytes}
 }
 
-/** For each execution, its chunks with bytes from position `from` on, in order. The start comes first. */
+/** Chunks of each execution with bytes from position `from` on, in order. The start comes first. */
 function* chunksFrom(
   wanted: readonly {readonly key: ExecutionKey; readonly from: number}[],
   withStart: boolean,

@@ -32,7 +32,7 @@ export function* findReply<Result>(
   return reply ?? null
 }
 
-/** As `findReply`, for each of several requests. */
+/** Batch form of `findReply`. */
 export function* findReplies<Result>(
   tx: Transaction,
   requests: readonly (Idempotency | null)[],

@@ -1,6 +1,6 @@
 /**
- * What the leader does beside deciding: plans jobs again after a change of the time zone data, ends waits
- * that a wrong clock began in the future, and records jobs that cannot be decided.
+ * Upkeep of plans by the leader: plans jobs again after a change of the time zone data, ends waits that a
+ * wrong clock began in the future, and records jobs that cannot be decided.
  */
 import type {JobFault} from '../../../core/launch-record.ts'
 import {
@@ -93,7 +93,7 @@ export function* resumeFiring(
   return null
 }
 
-/** As many as an index of `next` finds at once. A wrong clock moves nearly all jobs. */
+/** Rows that an index of `next` finds at once. A wrong clock moves nearly all jobs. */
 const AHEAD_MAX = 1_000
 /** No wait of an execution is longer: the backoff of a retry ends after 6 minutes. */
 const WAIT_MAX_MS = 15 * 60_000
@@ -124,7 +124,7 @@ export function* endFutureWaits(
   return {ended, aheadJobs: ahead!.jobs, aheadUntil: ahead!.until}
 }
 
-/** One row a fault, unless the newest row of the job says the same. It covers no planned time. */
+/** Inserts a row for a fault, unless the newest row of the job says the same. It covers no planned time. */
 export function* recordFaults(
   tx: Transaction,
   term: number,

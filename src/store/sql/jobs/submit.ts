@@ -36,7 +36,7 @@ export function* submit(tx: Transaction, request: SubmitRequest): Query<SubmitRe
   return result!
 }
 
-/** One result for each request, as if they were submitted one after another. */
+/** Results per request, as if they were submitted one after another. */
 export function* submitAll(
   tx: Transaction,
   requests: readonly SubmitRequest[],
@@ -156,7 +156,7 @@ function* submitWave(tx: Transaction, requests: readonly SubmitRequest[]): Query
   return [...answers]
 }
 
-/** What `submit` would do. Reads only, so that what it finds may have changed by the submit. */
+/** Effect that `submit` would have. Reads only, so that what it finds may have changed by the submit. */
 export function* previewSubmit(tx: Transaction, request: SubmitRequest): Query<SubmitPreview> {
   const [known, isPausedNow, {zone, changes}, [parent = null]] = yield* together(
     loadJob(request.spec.name),
@@ -171,7 +171,7 @@ export function* previewSubmit(tx: Transaction, request: SubmitRequest): Query<S
   return {paused: isPausedNow, created: known === null, changed, anchorAt, nextAt, refusal}
 }
 
-/** What to record of a submit; `null` = nothing. `revision` `null`: the definition is unchanged. */
+/** Change to record of a submit; `null` = nothing. `revision` `null`: the definition is unchanged. */
 function changeOf(
   made: {
     readonly known: JobRecord | null
@@ -196,7 +196,7 @@ function changeOf(
 
 const ZERO_COUNTERS = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
 
-/** What the caller may not do; `null` = nothing. */
+/** Capability that the caller lacks; `null` = none. */
 export function checkPermission(
   may: StorePermission | undefined,
   existing: JobRecord | null,
@@ -224,7 +224,7 @@ function checkPreconditions(
 
 type ParentProblem = Extract<SubmitResult, {kind: 'parent_unknown' | 'cycle' | 'ephemeral_parent'}>
 
-/** For each request, the problem of its parent or its dependents; `null` = valid. */
+/** Problems of the parent or the dependents of each request; `null` = valid. */
 function* parentProblems(
   requests: readonly SubmitRequest[],
 ): Query<readonly (ParentProblem | null)[]> {

@@ -170,7 +170,7 @@ export function extendInto(
   return {...last, scheduledUntil: row.scheduledUntil, count, decidedAt: now, term}
 }
 
-/** One pending execution for each target of launched rows. */
+/** Inserts a pending execution for each target of launched rows. */
 export function* insertTargets(tx: Transaction, rows: readonly WrittenRow[]): Query<void> {
   const pending: PendingExecution[] = []
   for (const {launch, targets} of rows) {
@@ -246,7 +246,7 @@ export function* firstOpen({
   return row === null ? null : {group: row.group_id, isOwn: row.job_id === id}
 }
 
-/** For each name, the oldest open launch that blocks a planned time: launched, or a planned time itself. */
+/** Oldest open launch of each name that blocks a planned time: launched, or a planned time itself. */
 export function* inTheWay(names: readonly string[]): Query<(number | null)[]> {
   const rows = yield* each<{group_id: number}>(
     IN_THE_WAY,
@@ -258,7 +258,7 @@ export function* inTheWay(names: readonly string[]): Query<(number | null)[]> {
 const IN_THE_WAY_OF_REQUEST = `${OPEN_OF_NAME} AND group_id <> ?
   AND (decision = 'launched' OR (cause = 'schedule' AND group_id < ?)) ORDER BY group_id LIMIT 1`
 
-/** For each pending row, the oldest other launch of its name that blocks it. */
+/** Oldest other launch of the name of each pending row that blocks it. */
 export function* inTheWayOfRequests(
   requests: readonly {readonly name: string; readonly group: number}[],
 ): Query<(number | null)[]> {

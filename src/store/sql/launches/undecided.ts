@@ -1,6 +1,6 @@
 /**
- * What the leader decides next: due jobs and waiting requests, page by page. A page is read in one snapshot,
- * with what its decisions depend on.
+ * Due jobs and waiting requests, which the leader decides next, page by page. A page is read in one
+ * snapshot, with what its decisions depend on.
  */
 import type {PendingWork} from '../../../core/launch.ts'
 import type {DueWork, LeaderStore} from '../../../ports/leader-store.ts'
@@ -24,7 +24,7 @@ const DUE = `${SELECT_PLANNED_JOB} WHERE j.next_at <= ? AND (j.next_at, j.id) > 
   AND NOT EXISTS (SELECT 1 FROM meta WHERE key = '${FIRING_PAUSED}')
   ORDER BY j.next_at, j.id LIMIT ?`
 
-/** Whether more jobs are due than a number. Reads only an index. */
+/** Row if more jobs are due than a number. Reads only an index. */
 const MANY_DUE = `SELECT 1 AS found FROM jobs WHERE next_at <= ? AND (next_at, id) > (?, ?)
   ORDER BY next_at, id LIMIT 1 OFFSET ?`
 
