@@ -3,8 +3,8 @@
  * Writes that fail on their own are removed and rejected. Deadlocks and serialization failures are retried.
  * Batches that still fail are split, up to a time limit.
  *
- * Crash point: if the connection breaks during the commit, its outcome is unknown. Idempotent writes are
- * repeated, which finds out; the others throw `OutcomeUnknown`.
+ * Crash point: if the connection breaks during the commit, its outcome is unknown. Idempotent writes and
+ * those with a receipt are repeated, which finds out. All others throw `OutcomeUnknown`.
  */
 import type {Clock} from '../../ports/runtime.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../ports/store-errors.ts'

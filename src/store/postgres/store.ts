@@ -57,7 +57,7 @@ export interface PostgresStoreOptions {
   readonly url: string
   /** Measures timeouts. The current time comes from the database. */
   readonly clock: Clock
-  /** Generates the identity of a new store. */
+  /** Generates the identity of a new store, and the keys of receipts. */
   readonly random: Random
   /** Last bytes of each execution's output that are kept; default 256 KiB. */
   readonly outputKeptBytes?: number
@@ -137,7 +137,7 @@ function assemble(
   statements: Statements,
   onLeaseSessionEnd: () => void,
 ): {readonly store: Store; readonly forClients: Store} {
-  const {clock, time = (serverNow) => serverNow, outputKeptBytes} = options
+  const {clock, random, time = (serverNow) => serverNow, outputKeptBytes} = options
   const {connections = CONNECTIONS} = options
   const limits = {outputKeptBytes: outputKeptBytes ?? DEFAULT_LIMITS.outputKeptBytes}
   const parts = {primary, statements, time, limits, clock}
@@ -157,7 +157,10 @@ function assemble(
   const queues = queuesOf(options, parts, pools)
   const readers = readersOf(parts, connections.reads)
   const engine: StoreEngine = {
-    write: (name, input) => queues[WRITES[name].queue].write({name, input}),
+    write: (name, input) => {
+      const {queue, hasReceipt} = WRITES[name]
+      return queues[queue].write({name, input, ...(hasReceipt ? {receipt: random.id()} : {})})
+    },
     read: (query, _isLong, reader) => readers[reader].snapshot(query),
   }
   let closing: Promise<void> | null = null

@@ -2,12 +2,15 @@
  * Contents of one transaction: the writes of a batch in the order of their sort key, calls of one list method
  * merged into one query, and the locks taken first. Knows neither the connection nor its failures.
  */
+import {withReceipt} from '../sql/jobs/idempotency.ts'
 import {type WriteName, WRITES} from '../sql/methods.ts'
 import {type Query, send, type Transaction} from '../sql/query.ts'
 
 export interface Write {
   readonly name: WriteName
   readonly input: readonly unknown[]
+  /** Key of the receipt, for a method that has one. */
+  readonly receipt?: string
 }
 
 /** Writes that one query carries out: a single one, or merged calls of one list method. */
@@ -56,7 +59,9 @@ export function queryOf(tx: Transaction, {name, writes}: BatchEntry): Query<unkn
       tx,
       writes.map(({input}) => input[0]),
     )
-  if (!method.isList) return method.query(tx, ...writes[0]!.input)
+  const {input, receipt} = writes[0]!
+  if (receipt !== undefined) return withReceipt(tx, receipt, () => method.query(tx, ...input))
+  if (!method.isList) return method.query(tx, ...input)
   const items = writes.flatMap(({input}) => listOf(input))
   return method.query(tx, items)
 }

@@ -47,6 +47,11 @@ export interface WriteMethod<Input extends readonly unknown[], Result> {
   /** Idempotent for this input: a commit with an unknown outcome is resolved by repeating the write. */
   readonly isRepeatable: (...input: Input) => boolean
   /**
+   * Rare, and not idempotent: its result is stored with the change, so that a repetition answers it. Only
+   * engines that repeat a commit with an unknown outcome store it.
+   */
+  readonly hasReceipt: boolean
+  /**
    * Its statements may take longer than those of other writes. The leader skips rows it locks; finishes of
    * its jobs are rejected and retried until it is done.
    */
@@ -111,6 +116,7 @@ export function write<Input extends readonly unknown[], Result>(
     definitionLock: () => 'exclusive',
     keyLock: () => null,
     isRepeatable: () => true,
+    hasReceipt: false,
     isLong: false,
     isIdleLong: false,
     jobNames: () => [],

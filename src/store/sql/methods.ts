@@ -133,12 +133,11 @@ export const METHODS = {
   resumeFiring: write(resumeFiring, {queue: 'jobs', isLong: true}),
   defaultTimezone: read(defaultTimezone),
   // Exclusive: no job is planned with the old zone at the same time.
-  setTimezone: write(setTimezone, {queue: 'jobs'}),
+  setTimezone: write(setTimezone, {queue: 'jobs', hasReceipt: true}),
   firingPauses: read(firingPauses),
   jobsWithoutNode: read(jobsWithoutNode),
-  pauseFiring: write(pauseFiring, {queue: 'other'}),
-  // Repeated, it would answer that there is no such pause.
-  endFiringPause: write(endFiringPause, {queue: 'other', isRepeatable: never}),
+  pauseFiring: write(pauseFiring, {queue: 'other', hasReceipt: true}),
+  endFiringPause: write(endFiringPause, {queue: 'other', hasReceipt: true}),
 
   executions: longRead(executions, (_name, query) => query.end === null),
   execution: read(execution),
@@ -182,19 +181,18 @@ export const METHODS = {
   join: write(join, {queue: 'members', locksNames: true}),
   members: read(members),
   nodeLoads: read(nodeLoads),
-  setScheduling: write(setScheduling, {queue: 'other'}),
+  setScheduling: write(setScheduling, {queue: 'other', hasReceipt: true}),
   activeClaims: nodeRead(activeClaims),
   releaseClaims: write(releaseClaims, {queue: 'upkeep'}),
   failMember: write(failMember, {queue: 'members'}),
   pruneMembers: write(pruneMembers, {queue: 'upkeep'}),
-  // Repeated, it would answer that there is no such member.
-  removeMember: write(removeMember, {queue: 'upkeep', isRepeatable: never}),
-  cancelExecution: write(cancelExecution, {queue: 'other'}),
+  removeMember: write(removeMember, {queue: 'upkeep', hasReceipt: true}),
+  cancelExecution: write(cancelExecution, {queue: 'other', hasReceipt: true}),
 
   policies: read(access.policies),
   policy: read(access.policy),
   putPolicy: write(access.putPolicy, {queue: 'other'}),
-  deletePolicy: write(access.deletePolicy, {queue: 'other', isRepeatable: never}),
+  deletePolicy: write(access.deletePolicy, {queue: 'other', hasReceipt: true}),
   accessRevision: read(access.accessRevision),
   access: read(access.access),
   tokens: read(access.tokens),
@@ -205,7 +203,7 @@ export const METHODS = {
   bindToken: write(bindToken, {queue: 'other'}),
   issueToken: write(issueToken, {queue: 'other'}),
   createSession: write(createSession, {queue: 'other'}),
-  deleteToken: write(access.deleteToken, {queue: 'other', isRepeatable: never}),
+  deleteToken: write(access.deleteToken, {queue: 'other', hasReceipt: true}),
   recordTokenUse: write(access.recordTokenUse, {queue: 'other'}),
 
   revisions: read(revisions),
@@ -217,9 +215,9 @@ export const METHODS = {
 
   secrets: read(stored.secrets),
   sealedSecrets: nodeRead(stored.sealedSecrets),
-  putSecret: write(stored.putSecret, {queue: 'other'}),
-  deleteSecret: write(stored.deleteSecret, {queue: 'other', isRepeatable: never}),
-  discardSecrets: write(stored.discardSecrets, {queue: 'other', isRepeatable: never}),
+  putSecret: write(stored.putSecret, {queue: 'other', hasReceipt: true}),
+  deleteSecret: write(stored.deleteSecret, {queue: 'other', hasReceipt: true}),
+  discardSecrets: write(stored.discardSecrets, {queue: 'other', hasReceipt: true}),
   checkSecretKey: read(stored.checkSecretKey),
 
   agreeTimezone: write(agreeTimezone, {queue: 'other'}),
@@ -247,7 +245,14 @@ export type WriteName = {
 /** A write as an engine runs it: by name, its input as data. The facade keeps name and input together. */
 interface AnyWrite extends Pick<
   WriteMethod<never, unknown>,
-  'queue' | 'isShared' | 'isList' | 'isLong' | 'isIdleLong' | 'closesLaunches' | 'locksNames'
+  | 'queue'
+  | 'isShared'
+  | 'isList'
+  | 'isLong'
+  | 'isIdleLong'
+  | 'closesLaunches'
+  | 'locksNames'
+  | 'hasReceipt'
 > {
   query(tx: Transaction, ...input: readonly unknown[]): Query<unknown>
   merged?(tx: Transaction, inputs: readonly unknown[]): Query<readonly unknown[]>

@@ -5,7 +5,7 @@ import type {NewSecret} from '../../../src/ports/secret-store.ts'
 import {ALL_AUDIT} from './audit.ts'
 import type {Case} from './case.ts'
 
-function aSecret(name: string, over: Partial<NewSecret> = {}): NewSecret {
+export function aSecret(name: string, over: Partial<NewSecret> = {}): NewSecret {
   const may = {create: true, update: true}
   return {name, ciphertext: `of ${name}`, keyId: 'key-1', may, ...over}
 }

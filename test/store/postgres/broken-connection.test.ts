@@ -6,10 +6,15 @@ import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
 import {OutcomeUnknown, StoreUnavailable} from '../../../src/ports/store-errors.ts'
 import type {Store} from '../../../src/ports/store.ts'
+import {systemClock} from '../../../src/platform/clock.ts'
+import {systemRandom} from '../../../src/platform/random.ts'
 import {localWakeup} from '../../../src/platform/wakeup.ts'
+import {openPostgresStore} from '../../../src/store/postgres/store.ts'
 import {CutProxy} from '../../support/cut-proxy.ts'
-import {freshSchema, openAt, type Opened} from '../../support/postgres-cluster.ts'
+import {freshSchema, openAt, type Opened, withCluster} from '../../support/postgres-cluster.ts'
 import {TestPostgres} from '../../support/postgres.ts'
+import {ALL_AUDIT} from '../exercise-store/audit.ts'
+import {aSecret} from '../exercise-store/secrets.ts'
 import {ALL_ROWS, aRow, aSpec, Scene} from '../exercise-store/scene.ts'
 
 const STARTED_AT = Date.UTC(2026, 0, 15, 12)
@@ -29,9 +34,12 @@ after(async () => {
 })
 
 /** A scene whose store reaches the database over the proxy. */
-async function overProxy(play: (scene: Scene, opened: Opened) => Promise<void>): Promise<void> {
+async function overProxy(
+  play: (scene: Scene, opened: Opened) => Promise<void>,
+  time = () => STARTED_AT,
+): Promise<void> {
   const url = freshSchema(postgres.url()).replace(`:${postgres.port}`, `:${proxy.port}`)
-  const opened = await openAt(url, () => STARTED_AT)
+  const opened = await openAt(url, time)
   const {store} = opened
   const scene = await Scene.open(async () => {
     return {store, startedAt: STARTED_AT, advance: () => {}, close: () => store.close()}
@@ -112,6 +120,80 @@ describe('a commit whose reply is lost', () => {
         requests.map(({job}) => job.spec.name),
         ['a', 'b'],
       )
+    })
+  })
+})
+
+describe('a change whose commit reply is lost', () => {
+  const changes: Record<string, (scene: Scene, group: number) => Promise<unknown>> = {
+    'a pause of firing': ({store}) =>
+      store.pauseFiring({jobs: 'a', reason: 'why', until: {afterMs: 60_000}}),
+    'the end of a pause': ({store}) => store.endFiringPause('first'),
+    'a drain': ({store}) =>
+      store.setScheduling({nodeId: 'n1', change: {kind: 'drain', deadlineMs: 60_000}}),
+    'a cancel of pending work': ({store}, group) =>
+      store.cancelExecution('a', {group, node: 'node-1', attempt: 1}),
+    'a new secret': ({store}) => store.putSecret(aSecret('new')),
+    'the deletion of a secret': ({store}) => store.deleteSecret('first'),
+    'the deletion of a policy': ({store}) => store.deletePolicy('first'),
+    'the removal of a node': ({store}) => store.removeMember({nodeId: 'n2', limit: 9, jitter: 0.5}),
+    'a change of the default time zone': ({store}) => store.setTimezone('Europe/Berlin'),
+  }
+
+  /** Replies by title, and the audit log. */
+  async function made(losesReplies: boolean) {
+    let isArmed = false
+    // A repetition happens later than its first try.
+    const time = () => STARTED_AT + (isArmed && proxy.commitsToLose === 0 ? 5_000 : 0)
+    const results: Record<string, unknown> = {}
+    await overProxy(async (scene) => {
+      const {store} = scene
+      await scene.submit('a')
+      const group = await scene.run('a')
+      await scene.join('n2')
+      await scene.fail('n2', 'n2-life-1')
+      await store.pauseFiring({jobs: 'first', reason: '', until: null})
+      await store.putPolicy({name: 'first', rules: '{}'})
+      await store.putSecret(aSecret('first'))
+      for (const [title, change] of Object.entries(changes)) {
+        if (losesReplies) proxy.loseOfCommits('answer')
+        isArmed = losesReplies
+        results[title] = await change(scene, group)
+        isArmed = false
+      }
+      results.audit = (await store.audit(ALL_AUDIT)).rows
+    }, time)
+    return results
+  }
+
+  it('happens once, and its reply is that of the first try', async () => {
+    assert.deepEqual(await made(true), await made(false))
+  })
+
+  it('happens once if the first try still commits while it is repeated', async () => {
+    await withCluster(postgres, async ({first, url, hold, waiting}) => {
+      // Both servers use the key of one receipt, as a try and its repetition do.
+      const random = {...systemRandom(), id: () => 'key'}
+      const open = async () => {
+        const opened = await openPostgresStore({url, clock: systemClock(), random})
+        assert(opened.ok)
+        return opened.store
+      }
+      const stores = [await open(), await open()] as const
+      try {
+        const locked = await hold(`SELECT id FROM members FOR UPDATE`)
+        const change = {kind: 'drain', deadlineMs: 60_000} as const
+        const tries = [stores[0].setScheduling({nodeId: 'n1', change})]
+        await waiting(1)
+        tries.push(stores[1].setScheduling({nodeId: 'n1', change}))
+        await waiting(2)
+        await locked.release()
+        const [one, other] = await Promise.all(tries)
+        assert.deepEqual(other, one)
+        assert.equal((await first.audit({...ALL_AUDIT, action: 'member.drain'})).total, 1)
+      } finally {
+        await Promise.all(stores.map((store) => store.close()))
+      }
     })
   })
 })

@@ -5,7 +5,7 @@
 import {createHash} from 'node:crypto'
 import type {Idempotency, RunResult, SubmitResult} from '../../../ports/job-store.ts'
 import {loadJobs} from './jobs.ts'
-import {oneEach, type Query, sendEach, type Transaction} from '../query.ts'
+import {all, one, oneEach, type Query, sendEach, type Transaction} from '../query.ts'
 
 /** Long enough for a client that repeats after an outage; the API documents it. */
 export const IDEMPOTENCY_KEPT_MS = 24 * 3_600_000
@@ -78,6 +78,39 @@ function* readReply(text: string): Query<KeptReply> {
 /** Read-only: a repeated request gets its reply even if a new one would be refused, as in a pause. */
 export const earlierSubmit = findReply<SubmitResult>
 export const earlierRun = findReply<RunResult>
+
+/** Receipts share the table. No client has this scope. */
+const RECEIPTS = 'receipt'
+
+/**
+ * Runs `query` once for each key, whose result is stored with its changes. The insert waits for an earlier
+ * transaction with this key, which may still commit after its connection has broken.
+ */
+export function* withReceipt<Result>(
+  tx: Transaction,
+  key: string,
+  query: () => Query<Result>,
+): Query<Result> {
+  const isFirst = yield* one(
+    `INSERT INTO idempotency (scope, key, fingerprint, answer, created_at) VALUES (?, ?, '', '{}', ?)
+      ON CONFLICT (scope, key) DO NOTHING RETURNING 1 AS stored`,
+    [RECEIPTS, key, tx.now],
+  )
+  if (isFirst === null) {
+    const row = yield* one<{answer: string}>(
+      `SELECT answer FROM idempotency WHERE scope = ? AND key = ?`,
+      [RECEIPTS, key],
+    )
+    return (JSON.parse(row!.answer) as {result: Result}).result
+  }
+  const result = yield* query()
+  yield* all(`UPDATE idempotency SET answer = ? WHERE scope = ? AND key = ?`, [
+    JSON.stringify({result}),
+    RECEIPTS,
+    key,
+  ])
+  return result
+}
 
 export interface KeyedReply {
   readonly idempotency: Idempotency | null
