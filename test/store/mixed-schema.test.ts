@@ -150,7 +150,10 @@ describe('the schema of the next release works for this one', () => {
   const folders = ['sql', 'sqlite', 'postgres'].map((name) => {
     return join(import.meta.dirname, '..', '..', 'src', 'store', name)
   })
-  const sources = folders.flatMap((path) => readdirSync(path).map((file) => join(path, file)))
+  const sources = folders.flatMap((path) => {
+    const files = readdirSync(path, {recursive: true, encoding: 'utf8'})
+    return files.filter((file) => file.endsWith('.ts')).map((file) => join(path, file))
+  })
 
   it('because statements name their columns', () => {
     for (const source of sources) {
