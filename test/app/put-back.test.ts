@@ -3,7 +3,7 @@
  * ran, and how often.
  */
 import assert from 'node:assert/strict'
-import {cpSync, copyFileSync, readFileSync} from 'node:fs'
+import {cpSync, copyFileSync, readdirSync, readFileSync} from 'node:fs'
 import {join} from 'node:path'
 import {test} from 'node:test'
 import {aServer, type ServerProcess, temporaryDirectory} from '../support/server-process.ts'
@@ -103,6 +103,35 @@ test('the file of a stopped server, copied back over it, runs no planned time tw
   assert.deepEqual(doubled(linesOf(marks)), [])
   assert.deepEqual(linesOf(marks).slice(0, before.length), before)
 })
+
+for (const [what, isCopied] of [
+  ['files of SQLite', (path: string) => path.includes('belfry.sqlite')],
+  ['whole directory', (path: string) => !path.includes('pipes-')],
+] as const)
+  test(`a copy of the ${what} from before kill -9 runs no planned time twice`, async (t) => {
+    const place = temporaryDirectory(t)
+    const marks = join(place, 'marks')
+    const first = await aServer(t)
+    const {data} = first
+    await storeTicks(first, marks)
+    const backup = join(place, 'backup')
+    cpSync(data, backup, {
+      recursive: true,
+      filter: (path) => path === data || isCopied(path),
+    })
+    await moreTicks(marks)
+    await first.crash()
+    // The copy overwrites the files, as `cp` does.
+    for (const entry of readdirSync(backup, {withFileTypes: true}))
+      if (entry.isFile()) copyFileSync(join(backup, entry.name), join(data, entry.name))
+    const before = linesOf(marks)
+    const second = await aServer(t, {data})
+    assert.equal(await firing(second), 'paused (put_back)')
+    assert.equal((await second.post('/resume')).status < 300, true)
+    await moreTicks(marks)
+    assert.deepEqual(doubled(linesOf(marks)), [])
+    assert.deepEqual(linesOf(marks).slice(0, before.length), before)
+  })
 
 test('a restart after kill -9 continues, and runs each planned time once', async (t) => {
   const marks = join(temporaryDirectory(t), 'marks')

@@ -4,6 +4,8 @@ import {
   chmodSync,
   copyFileSync,
   cpSync,
+  existsSync,
+  linkSync,
   mkdirSync,
   mkdtempSync,
   readFileSync,
@@ -16,8 +18,10 @@ import {join} from 'node:path'
 import {describe, it, type TestContext} from 'node:test'
 import {MARK, metaValue, putMeta} from '../../src/store/sql/cluster/settings.ts'
 import {Connection} from '../../src/store/sqlite/connection.ts'
+import {storeFiles} from '../../src/store/sqlite/files.ts'
 import {StoreMark} from '../../src/store/sqlite/mark.ts'
 import {openSqliteStore} from '../../src/store/sqlite/store.ts'
+import type {Store} from '../../src/ports/store.ts'
 import {countingIds, TurnedClock} from './adjustable-clock.ts'
 import {MINUTE, Scene} from './exercise-store/scene.ts'
 
@@ -62,6 +66,24 @@ async function started(dataDir: string, clock: TurnedClock): Promise<string> {
   } finally {
     await store.close()
   }
+}
+
+/** Copies the files of SQLite, as they are now. */
+function copyStore(from: string, to: string): void {
+  for (const name of [STORE, `${STORE}-wal`])
+    if (existsSync(join(from, name))) copyFileSync(join(from, name), join(to, name))
+}
+
+/** Gives the files beside the store a second name: it stays when the store replaces them. */
+function keepMarks(from: string, to: string, names = ['belfry.mark', 'belfry.count']): void {
+  for (const name of names) linkSync(join(from, name), join(to, name))
+}
+
+/** Two heartbeats: the second is answered after the files of the first were written. */
+async function heartbeat(store: Store, clock: TurnedClock): Promise<void> {
+  clock.advance(2_000)
+  await store.probe()
+  await store.probe()
 }
 
 const WORKS = 'active, 2 open, 1 due'
@@ -140,6 +162,35 @@ describe('a store that was put back runs nothing of its past', () => {
     assert.notEqual(changed, before)
   })
 
+  it('a copy from seconds before a crash', async (context) => {
+    const {dataDir, clock} = await aStoreWithWork(context)
+    const {store} = await open(dataDir, clock)
+    const [crashed, whole] = [folder(context), folder(context)]
+    await heartbeat(store, clock)
+    copyStore(dataDir, crashed)
+    copyStore(dataDir, whole)
+    copyFileSync(join(dataDir, 'belfry.count'), join(whole, 'belfry.count'))
+    await heartbeat(store, clock)
+    keepMarks(dataDir, crashed)
+    // A copy of the directory over its own files: the mark is as it was, the file of the counter a copy.
+    keepMarks(dataDir, whole, ['belfry.mark'])
+    await store.close()
+    assert.equal(await started(crashed, clock), RUNS_NOTHING)
+    assert.equal(await started(whole, clock), RUNS_NOTHING)
+  })
+
+  it('a copy from before the mark was last changed, put back after a crash', async (context) => {
+    const {dataDir, clock} = await aStoreWithWork(context)
+    const {store} = await open(dataDir, clock)
+    const crashed = folder(context)
+    copyStore(dataDir, crashed)
+    clock.advance(2 * MINUTE)
+    await heartbeat(store, clock)
+    keepMarks(dataDir, crashed)
+    await store.close()
+    assert.equal(await started(crashed, clock), RUNS_NOTHING)
+  })
+
   it('a backup in place of the file', async (context) => {
     const {dataDir, clock} = await aStoreWithWork(context)
     const {store} = await open(dataDir, clock)
@@ -173,7 +224,7 @@ describe('a store that was put back runs nothing of its past', () => {
 })
 
 describe('a store that was not put back continues', () => {
-  const marks = (dataDir: string) => new StoreMark(join(dataDir, 'belfry.mark'), () => 'new')
+  const marks = (dataDir: string) => new StoreMark(storeFiles(dataDir), () => 'new')
 
   it('after a crash before the store has the new mark', async (context) => {
     const {dataDir, clock} = await aStoreWithWork(context)
@@ -219,6 +270,85 @@ describe('a store that was not put back continues', () => {
     renameSync(dataDir, moved)
     chmodSync(join(moved, 'belfry.mark'), 0o640)
     assert.equal(await started(moved, clock), WORKS)
+  })
+
+  /** Directory that a crash leaves, after `change` of the directory while the store runs. */
+  async function crashedAfter(context: TestContext, change: (dataDir: string) => void) {
+    const {dataDir, clock} = await aStoreWithWork(context)
+    const {store} = await open(dataDir, clock)
+    await heartbeat(store, clock)
+    change(dataDir)
+    await heartbeat(store, clock)
+    const crashed = folder(context)
+    copyStore(dataDir, crashed)
+    keepMarks(dataDir, crashed, ['belfry.mark'])
+    if (existsSync(storeFiles(dataDir).count)) keepMarks(dataDir, crashed, ['belfry.count'])
+    await store.close()
+    return {crashed, clock}
+  }
+  const countOf = (dataDir: string): number =>
+    JSON.parse(readFileSync(storeFiles(dataDir).count, 'utf8')).count
+
+  it('after kill -9, again and again', async (context) => {
+    let {crashed, clock} = await crashedAfter(context, () => {})
+    const before = countOf(crashed)
+    assert(before > 0, 'each heartbeat counts')
+    for (let round = 0; round < 3; round += 1) {
+      const {store} = await open(crashed, clock)
+      await heartbeat(store, clock)
+      const next = folder(context)
+      copyStore(crashed, next)
+      keepMarks(crashed, next)
+      await store.close()
+      crashed = next
+    }
+    assert(countOf(crashed) > before)
+    assert.equal(await started(crashed, clock), WORKS)
+  })
+
+  it('after a power cut, which leaves an older, a torn or no file of the counter', async (context) => {
+    const older = folder(context)
+    const first = await crashedAfter(context, (dataDir) => keepMarks(dataDir, older))
+    assert(countOf(older) < countOf(first.crashed))
+    renameSync(storeFiles(older).count, storeFiles(first.crashed).count)
+    assert.equal(await started(first.crashed, first.clock), WORKS)
+    for (const left of ['', '{"mark":"', '{}', 'null', '\0'.repeat(64)]) {
+      const {crashed, clock} = await crashedAfter(context, () => {})
+      writeFileSync(storeFiles(crashed).count, left)
+      assert.equal(await started(crashed, clock), WORKS, left)
+    }
+    const {crashed, clock} = await crashedAfter(context, () => {})
+    rmSync(storeFiles(crashed).count)
+    assert.equal(await started(crashed, clock), WORKS)
+  })
+
+  it('if the file of the counter cannot be written or read', async (context) => {
+    const unwritable = await crashedAfter(context, (dataDir) =>
+      // No draft of it can be made, as on a full disk.
+      mkdirSync(`${storeFiles(dataDir).count}.new`),
+    )
+    assert.equal(await started(unwritable.crashed, unwritable.clock), WORKS)
+    const readOnly = await crashedAfter(context, (dataDir) =>
+      chmodSync(storeFiles(dataDir).count, 0o400),
+    )
+    assert.equal(await started(readOnly.crashed, readOnly.clock), WORKS)
+    const unreadable = await crashedAfter(context, () => {})
+    rmSync(storeFiles(unreadable.crashed).count)
+    mkdirSync(storeFiles(unreadable.crashed).count)
+    assert.equal(await started(unreadable.crashed, unreadable.clock), WORKS)
+  })
+
+  it('after a release without the counter has written the store', async (context) => {
+    const {crashed, clock} = await crashedAfter(context, () => {})
+    const connection = new Connection(join(crashed, STORE), {readOnly: false})
+    connection.execute(`UPDATE meta SET value = 'true' WHERE key = 'paused'`)
+    connection.close()
+    assert.equal(await started(crashed, clock), WORKS)
+    const again = new Connection(join(crashed, STORE), {readOnly: false})
+    again.execute(`DELETE FROM meta WHERE key = 'mark_count'`)
+    again.close()
+    rmSync(storeFiles(crashed).count)
+    assert.equal(await started(crashed, clock), WORKS)
   })
 
   it('as a new store where an earlier one was deleted', async (context) => {

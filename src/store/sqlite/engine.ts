@@ -45,24 +45,27 @@ export class Engine {
   /**
    * Makes one durable commit for all writes. A write that fails is rolled back alone. If the store itself
    * fails (no space, an I/O error), nothing is changed and the writes are tried one by one: a write that is
-   * too large for the disk fails alone.
+   * too large for the disk fails alone. `alongside` writes in the same transaction; it is left out when the
+   * writes are tried one by one.
    */
-  commit(requests: readonly WriteRequest[]): WriteAnswer[] {
+  commit(requests: readonly WriteRequest[], alongside?: () => void): WriteAnswer[] {
     if (this.#damage !== null) return refuseAll(requests, this.#damage)
-    const answers = this.#tryTogether(requests)
+    const answers = this.#tryTogether(requests, alongside)
     if (answers !== null) return answers
     return requests.map((request) => this.#tryAlone(request))
   }
 
   /** `null`: the store failed and nothing was changed. */
-  #tryTogether(requests: readonly WriteRequest[]): WriteAnswer[] | null {
+  #tryTogether(requests: readonly WriteRequest[], alongside?: () => void): WriteAnswer[] | null {
+    const isDivisible = requests.length > 1 || alongside !== undefined
     try {
       this.#execute('BEGIN IMMEDIATE')
       const answers = requests.map((request) => this.#savepoint(request))
-      return this.#commit(answers)
+      alongside?.()
+      return this.#commit(answers, isDivisible)
     } catch (error) {
       this.#rollBack()
-      if (isUnavailable(error) && requests.length > 1) return null
+      if (isUnavailable(error) && isDivisible) return null
       return refuseAll(requests, this.#noted(failureOf(error)))
     }
   }
@@ -92,7 +95,7 @@ export class Engine {
   }
 
   /** A failed commit changed nothing, except after an I/O error: then its outcome is unknown. */
-  #commit(answers: WriteAnswer[]): WriteAnswer[] | null {
+  #commit(answers: WriteAnswer[], isDivisible: boolean): WriteAnswer[] | null {
     try {
       this.#execute('COMMIT')
       return answers
@@ -100,7 +103,7 @@ export class Engine {
       this.#rollBack()
       const failure = this.#noted(commitFailureOf(error))
       const isFinal = failure.kind === 'unknown' || failure.kind === 'damaged'
-      if (!isFinal && answers.length > 1) return null
+      if (!isFinal && isDivisible) return null
       return answers.map((answer) => (answer.ok ? {ok: false, failure} : answer))
     }
   }

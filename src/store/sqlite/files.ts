@@ -20,6 +20,7 @@ export interface StoreFiles {
   readonly marker: string
   /** See `StoreMark`. */
   readonly mark: string
+  readonly count: string
   /** Present after SQLite reported damage, until a complete check has found none. */
   readonly damaged: string
 }
@@ -30,6 +31,7 @@ export function storeFiles(dataDir: string): StoreFiles {
     lock: join(dataDir, LOCK_FILE),
     marker: join(dataDir, 'belfry.open'),
     mark: join(dataDir, 'belfry.mark'),
+    count: join(dataDir, 'belfry.count'),
     damaged: join(dataDir, 'belfry.damaged'),
   }
 }

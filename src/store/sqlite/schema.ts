@@ -12,13 +12,14 @@ import {
   type Identity,
   identity,
   MARK,
+  MARK_COUNT,
   metaValue,
   noticePlace,
   type Place,
   putMeta,
 } from '../sql/cluster/settings.ts'
 import {type Connection, sqliteDialect} from './connection.ts'
-import type {StoreMark} from './mark.ts'
+import type {StoredMark, StoreMark} from './mark.ts'
 
 /** Marks Belfry's files in SQLite's header: "BELF". */
 const APPLICATION_ID = 0x42454c46
@@ -85,31 +86,43 @@ function claim(connection: Connection, {now, fresh, mark}: SchemaRequest, place:
   const stored = storedMark(connection)
   const beside = mark.read()
   // An earlier release writes no mark, and no file beside the store.
-  const isUnmarked = isNew || (stored === '' && beside === null)
-  const hasMark = beside?.isOriginal === true && beside.marks.includes(stored)
-  const isOther = !isUnmarked && !hasMark
-  mark.change(isOther ? [] : [stored], now, (next) =>
+  const isUnmarked = isNew || (stored.mark === '' && beside === null)
+  const hasMark = beside?.isOriginal === true && beside.marks.includes(stored.mark)
+  const isOther = !isUnmarked && (!hasMark || mark.isOlder(stored))
+  mark.change(isOther ? [] : [stored.mark], now, (next) =>
     atomically(connection, () => {
       start()
       const isMoved = connection.run(noticePlace(place))
       // The place counts only until the store has a mark.
-      if (isOther || (stored === '' && isMoved))
+      if (isOther || (stored.mark === '' && isMoved))
         connection.run(startNewIncarnation(tx, fresh.incarnation, 'put_back'))
       connection.run(putMeta(MARK, next))
     }),
   )
+  showCount(connection, mark, now)
 }
 
 /** Changes the mark of a store that this process owns. Throws if the file or the store takes none. */
 export function changeMark(connection: Connection, mark: StoreMark, now: number): void {
-  mark.change([storedMark(connection)], now, (next) =>
+  mark.change([storedMark(connection).mark], now, (next) =>
     atomically(connection, () => connection.run(putMeta(MARK, next))),
   )
+  showCount(connection, mark, now)
 }
 
-/** `''` = none. */
-function storedMark(connection: Connection): string {
-  return connection.run(metaValue(MARK)) ?? ''
+/** Counts up in the open transaction. */
+export function countUp(connection: Connection): void {
+  connection.run(putMeta(MARK_COUNT, String(storedMark(connection).count + 1)))
+}
+
+/** Writes the committed count beside the store. */
+export function showCount(connection: Connection, mark: StoreMark, now: number): void {
+  mark.count(storedMark(connection), now)
+}
+
+function storedMark(connection: Connection): StoredMark {
+  const mark = connection.run(metaValue(MARK)) ?? ''
+  return {mark, count: Number(connection.run(metaValue(MARK_COUNT)) ?? 0)}
 }
 
 /**

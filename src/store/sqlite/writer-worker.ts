@@ -16,11 +16,13 @@ import {storeFiles} from './files.ts'
 import {StoreMark} from './mark.ts'
 import {
   changeMark,
+  countUp,
   damage,
   foreign,
   prepareSchema,
   type SchemaRequest,
   type SchemaResult,
+  showCount,
 } from './schema.ts'
 
 export interface WriterData {
@@ -44,7 +46,7 @@ const port = parentPort
 assert(port !== null, 'the writer runs in its own thread')
 const {file, schema, limits, check} = workerData as WriterData
 const random = systemRandom()
-const mark = new StoreMark(storeFiles(dirname(file)).mark, () => random.id())
+const mark = new StoreMark(storeFiles(dirname(file)), () => random.id())
 
 /** Read-only: a damaged file stays as it is, for an operator to examine or repair. */
 function checkFile(): SchemaResult | null {
@@ -84,23 +86,25 @@ if ('connection' in opened) {
   const engine = new Engine(connection, limits)
   let now = schema.now
   // The previous mark stays valid if this fails: a copy since then is not recognised.
-  const tryToChangeMark = () => {
+  const tryTo = (act: typeof changeMark) => {
     try {
-      changeMark(connection, mark, now)
+      act(connection, mark, now)
     } catch {
       // A full disk, or a damaged file, which the next write reports.
     }
   }
   port.on('message', (message: ToWriter) => {
     if (message === null) {
-      tryToChangeMark()
+      tryTo(changeMark)
       connection.close()
       port.close()
       return
     }
-    const answers = engine.commit(message)
-    send({kind: 'answers', answers: encodeAnswers(answers)})
     now = message.at(-1)?.now ?? now
-    if (mark.isDue(now) && answers.every(({ok}) => ok)) tryToChangeMark()
+    const isCounted = mark.isCountDue(now)
+    const answers = engine.commit(message, isCounted ? () => countUp(connection) : undefined)
+    send({kind: 'answers', answers: encodeAnswers(answers)})
+    if (mark.isDue(now) && answers.every(({ok}) => ok)) tryTo(changeMark)
+    else if (isCounted && answers.some(({ok}) => ok)) tryTo(showCount)
   })
 }

@@ -11,7 +11,7 @@ import {planFromNow} from '../jobs/planning.ts'
 import {all, type Query, type Transaction} from '../query.ts'
 import {vacateLease} from './lease.ts'
 import {type ExecutionRow, keyOf} from '../rows.ts'
-import {FIRING_PAUSED, MARK, putMeta, SIGN_IN_KEY} from './settings.ts'
+import {FIRING_PAUSED, MARK, MARK_COUNT, putMeta, SIGN_IN_KEY} from './settings.ts'
 
 /**
  * Launch numbers that the original store may have used after the backup; file names and logs carry them, so
@@ -45,7 +45,8 @@ export function* startNewIncarnation(
 
 /** Clears the place of a store that moves to a directory of its own. */
 export function* forgetPlace(): Query<void> {
-  yield* all(`DELETE FROM meta WHERE key LIKE 'place%' OR key = ?`, [MARK])
+  const sql = `DELETE FROM meta WHERE key LIKE 'place%' OR key IN (?, ?)`
+  yield* all(sql, [MARK, MARK_COUNT])
 }
 
 function* endOpenLaunches(tx: Transaction): Query<void> {

@@ -13,6 +13,8 @@ export const FIRING_PAUSED = 'firing_paused'
 
 /** Key of the mark that a store on a file shares with the file beside it; absent = none yet. */
 export const MARK = 'mark'
+/** Key of the number that goes up while a store on a file is open; absent = 0. */
+export const MARK_COUNT = 'mark_count'
 /** Mark of a backup: no file beside a store has it, so a backup that is put in its place is recognised. */
 export const BACKUP_MARK = 'backup'
 
