@@ -386,6 +386,20 @@ test('the ETag changes with the counters, and If-Match compares the revision in 
   assert.equal((await put(String(after.headers.etag))).status, 412)
 })
 
+test('the ETag of a deleted job does not match a new job of the name (412)', async (t) => {
+  const api = await startApi(t)
+  await api.job('t')
+  const old = String((await api.get('/v1/jobs/t')).headers.etag)
+  assert.equal((await api.call('DELETE', '/v1/jobs/t')).status, 200)
+  await api.job('t')
+  for (const tag of [old, '"1"']) {
+    const disable = await api.post('/v1/jobs/t/disable', undefined, {'if-match': tag})
+    assert.equal(disable.status, 412)
+  }
+  const disable = await api.post('/v1/jobs/t/disable', undefined, {'if-match': '"2"'})
+  assert.equal(disable.status, 200)
+})
+
 test('If-Match and If-None-Match make writes conditional (412)', async (t) => {
   const api = await startApi(t)
   const body = {

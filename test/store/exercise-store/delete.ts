@@ -1,7 +1,8 @@
 /** Deleting jobs and resetting their history. */
 import assert from 'node:assert/strict'
 import type {Case} from './case.ts'
-import {ALL_EXECUTIONS, ALL_JOBS, ALL_ROWS, anEnd} from './scene.ts'
+import {pruneOther} from './prune.ts'
+import {ALL_EXECUTIONS, ALL_JOBS, ALL_ROWS, anEnd, aSpec} from './scene.ts'
 
 export function deleteCases(when: Case): void {
   when('deleting a job with dependents is refused', async (scene) => {
@@ -13,6 +14,37 @@ export function deleteCases(when: Case): void {
     assert.notEqual(await scene.store.job('a'), null)
     assert.deepEqual(await scene.store.deleteJob('nobody'), {kind: 'unknown'})
   })
+
+  when(
+    'a job created again has no revision of the deleted one, also after retention',
+    async (scene) => {
+      const {store} = scene
+      await scene.submit('a')
+      const {revision} = await scene.submit('a', {owner: 'x'})
+      assert.equal(revision, 2)
+      await store.deleteJob('a')
+      assert.equal((await scene.submit('a')).revision, 3)
+      await store.deleteJob('a')
+      assert.deepEqual(await scene.trySubmit(aSpec('a'), {ifMatch: [1]}), {
+        kind: 'precondition',
+        revision: null,
+      })
+      // Two rounds: launches first, then the row of the job.
+      for (let round = 0; round < 2; round += 1) await pruneOther(scene)
+      const counters = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
+      const entry = {spec: aSpec('a'), counters}
+      const restored = await store.restore([entry], {disabled: false})
+      assert.equal(restored.kind, 'restored')
+      assert.equal((await scene.job('a')).revision, 4)
+      const stale = await store.deleteJob('a', [1, 2, 3])
+      assert.deepEqual(stale, {kind: 'precondition', revision: 4})
+      assert.equal((await scene.submit('other')).revision, 1)
+
+      await scene.submit('once', {ephemeral: true})
+      await scene.complete('once', 'succeeded')
+      assert.equal((await scene.submit('once', {ephemeral: true})).revision, 2)
+    },
+  )
 
   when('a deleted job and its history disappear from every reply at once', async (scene) => {
     const job = await scene.submit('a', {metadata: {k: 'v'}})

@@ -20,7 +20,7 @@ function prune(scene: Scene, keep: Partial<PruneRequest>) {
 }
 
 /** The rows that belong to no live job. */
-function pruneOther(scene: Scene, keep: Partial<PruneRequest> = {}) {
+export function pruneOther(scene: Scene, keep: Partial<PruneRequest> = {}) {
   return prune(scene, {...keep, round: 'other'})
 }
 

@@ -125,6 +125,26 @@ export function* loadJobs(ids: readonly number[]): Query<(JobRecord | null)[]> {
   return rows.map((row) => (row === null ? null : jobOf(row)))
 }
 
+/** An ephemeral job that has succeeded has a row for a day; deletions by a request are in the audit log. */
+const LAST_REVISION = `SELECT COALESCE(max(revision), 0) AS revision FROM (
+  SELECT revision FROM (SELECT revision FROM jobs
+    WHERE name = ? AND deleted_at IS NOT NULL ORDER BY id DESC LIMIT 1) AS gone
+  UNION ALL SELECT revision_before FROM (SELECT revision_before FROM audit
+    WHERE target = ? AND action = 'job.delete' AND result = 'done' ORDER BY id DESC LIMIT 1) AS deleted
+) AS known`
+
+/**
+ * First revisions of jobs to be created, by name: above that of a deleted job of the name, whose `ETag` must
+ * not match the new one. Only names without a live job: it may read all audit entries of the others.
+ */
+export function* firstRevisions(names: readonly string[]): Query<ReadonlyMap<string, number>> {
+  const rows = yield* oneEach<{revision: number}>(
+    LAST_REVISION,
+    names.map((name) => [name, name]),
+  )
+  return new Map(names.map((name, index) => [name, rows[index]!.revision + 1]))
+}
+
 const LOCK_BY_NAME = `SELECT id FROM jobs WHERE name = ? AND deleted_at IS NULL FOR UPDATE`
 
 /** Loads the job and locks it until the transaction ends. */

@@ -9,7 +9,14 @@ import type {
   RestoreResult,
 } from '../../../ports/job-store.ts'
 import {recordChanges, replacedBy} from '../access/audit.ts'
-import {applyChanges, insertJobs, lockJobs, type NewJob, type Redefinition} from './jobs.ts'
+import {
+  applyChanges,
+  firstRevisions,
+  insertJobs,
+  lockJobs,
+  type NewJob,
+  type Redefinition,
+} from './jobs.ts'
 import {all, type Query, type Transaction} from '../query.ts'
 import {isPaused, zoning} from '../cluster/settings.ts'
 import {checkPermission, withOwner} from './submit.ts'
@@ -36,13 +43,15 @@ export function* restore(
   if (problems.length > 0) return {kind: 'refused', problems}
 
   const {zone, changes} = yield* zoning()
+  const first = yield* firstRevisions(names.filter((name) => !existing.has(name)))
   const fresh: NewJob[] = []
   const redefined: Redefinition[] = []
   for (const {spec: stored, counters, status = ''} of entries) {
     const job = existing.get(stored.name) ?? null
     const owned = withOwner(stored, job, options.defaultOwner)
     const spec = options.disabled ? {...owned, disabled: true} : owned
-    const change = planDefinition(job, spec, tx.now, zone, false, changes)
+    const planned = planDefinition(job, spec, tx.now, zone, false, changes)
+    const change = {...planned, revision: first.get(spec.name) ?? planned.revision}
     if (job === null) fresh.push({...change, spec, counters, status})
     else redefined.push({existing: job, spec, change})
   }

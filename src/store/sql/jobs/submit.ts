@@ -19,6 +19,7 @@ import {
   applyChanges,
   checkRevision,
   dependentsOf,
+  firstRevisions,
   insertJobs,
   loadJob,
   loadJobs,
@@ -97,6 +98,7 @@ function* submitWave(tx: Transaction, requests: readonly SubmitRequest[]): Query
     tx.dialect.takeNumbers('job', requests.length),
     running.length === 0 ? together() : tx.dialect.takeNumbers('launch', running.length),
   )
+  const first = yield* firstRevisions(names.filter((_name, index) => existing[index] === null))
   const results: (SubmitResult | null)[] = []
   const fresh: (NewJob & {readonly id: number})[] = []
   const redefined: Redefinition[] = []
@@ -113,7 +115,8 @@ function* submitWave(tx: Transaction, requests: readonly SubmitRequest[]): Query
     results.push(refusal)
     if (refusal !== null) continue
     const spec = withOwner(request.spec, known, request.defaultOwner)
-    const change = planDefinition(known, spec, tx.now, zone, true, changes)
+    const planned = planDefinition(known, spec, tx.now, zone, true, changes)
+    const change = {...planned, revision: first.get(spec.name) ?? planned.revision}
     const id = known?.id ?? ids[index]!
     if (known === null) fresh.push({...change, id, spec, counters: ZERO_COUNTERS, status: ''})
     else redefined.push({existing: known, spec, change})
