@@ -8,7 +8,7 @@ import {ClockGuard} from '../core/clock-guard.ts'
 import {systemTags} from '../core/node.ts'
 import {createExecutors, type ExecutorRegistry} from '../executors/registry.ts'
 import {AssertionFailed} from '../lib/assert.ts'
-import {Batcher} from '../lib/batcher.ts'
+import {BatchQueue} from '../lib/batch-queue.ts'
 import type {Service} from '../lib/loop.ts'
 import {Finisher} from '../node/finisher.ts'
 import {Runner, type RunnerOptions} from '../node/runner.ts'
@@ -224,7 +224,7 @@ export function createRunner(
     itemsMax: limits.commitItemsMax,
   }
   const finisher = new Finisher({...ports, batch})
-  const appends = new Batcher<OutputAppend, boolean>({
+  const appends = new BatchQueue<OutputAppend, boolean>({
     clock,
     ...batch,
     flush: (items) => store.appendOutput(items),

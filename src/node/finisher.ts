@@ -8,7 +8,7 @@
  */
 import {executionId, type ExecutionRecord} from '../core/execution.ts'
 import {AssertionFailed} from '../lib/assert.ts'
-import {Batcher, type BatcherOptions} from '../lib/batcher.ts'
+import {BatchQueue, type BatchQueueOptions} from '../lib/batch-queue.ts'
 import type {Events} from '../ports/events.ts'
 import type {FinishItem, FinishOutcome, NodeStore} from '../ports/node-store.ts'
 import type {Clock, Wakeup} from '../ports/runtime.ts'
@@ -18,7 +18,10 @@ export interface FinisherOptions {
   readonly clock: Clock
   readonly wakeup: Wakeup
   readonly events: Events
-  readonly batch: Pick<BatcherOptions<FinishItem, FinishOutcome>, 'waitMs' | 'pauseMs' | 'itemsMax'>
+  readonly batch: Pick<
+    BatchQueueOptions<FinishItem, FinishOutcome>,
+    'waitMs' | 'pauseMs' | 'itemsMax'
+  >
 }
 
 /** Retry interval while the store is unavailable. */
@@ -26,11 +29,11 @@ const RETRY_MS = 500
 
 export class Finisher {
   readonly #options: FinisherOptions
-  readonly #batcher: Batcher<FinishItem, FinishOutcome>
+  readonly #batches: BatchQueue<FinishItem, FinishOutcome>
 
   constructor(options: FinisherOptions) {
     this.#options = options
-    this.#batcher = new Batcher({
+    this.#batches = new BatchQueue({
       clock: options.clock,
       ...options.batch,
       flush: (items) => this.#flush(items),
@@ -41,7 +44,7 @@ export class Finisher {
   async finish(item: FinishItem): Promise<FinishOutcome> {
     for (let isFirst = true; ; isFirst = false) {
       try {
-        if (isFirst) return await this.#batcher.add(item)
+        if (isFirst) return await this.#batches.add(item)
         // Alone: a batch fails as a whole, and a row that another result needs may be locked for long.
         const [outcome] = await this.#flush([item])
         return outcome!

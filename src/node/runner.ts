@@ -8,7 +8,8 @@
  */
 import {claimId, type ExecutionClaim, executionId} from '../core/execution.ts'
 import type {Loop, Service} from '../lib/loop.ts'
-import type {Events, Step} from '../ports/events.ts'
+import type {Step} from '../core/steps.ts'
+import type {Events} from '../ports/events.ts'
 import type {NodeStore} from '../ports/node-store.ts'
 import type {Clock, Random, Timer, Wakeup} from '../ports/runtime.ts'
 import {ClaimPace, type ClaimPaceOptions} from './claim-pace.ts'

@@ -3,7 +3,8 @@
  * with exponential backoff. Every recurring step of a node and of the leader runs in one.
  */
 import {Loop} from '../lib/loop.ts'
-import type {Events, Step} from '../ports/events.ts'
+import type {Step} from '../core/steps.ts'
+import type {Events} from '../ports/events.ts'
 import type {Clock} from '../ports/runtime.ts'
 
 export interface StepLoopOptions {

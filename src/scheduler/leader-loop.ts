@@ -4,7 +4,8 @@
  */
 import type {Loop} from '../lib/loop.ts'
 import {stepLoop, type StepLoopOptions} from '../node/step-loop.ts'
-import type {Events, Step} from '../ports/events.ts'
+import type {Step} from '../core/steps.ts'
+import type {Events} from '../ports/events.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {TermOver} from '../ports/store-errors.ts'
 

@@ -8,14 +8,8 @@
 import {Counter, Gauge, Histogram, Registry} from 'prom-client'
 import {FINAL_STATUSES} from '../core/execution.ts'
 import {type LaunchCause, type LaunchDecision, type Reason, REASONS} from '../core/launch-record.ts'
-import {
-  AGENT_STEPS,
-  type BelfryEvent,
-  type EventPayloads,
-  type Events,
-  SERVER_STEPS,
-  type Step,
-} from '../ports/events.ts'
+import {AGENT_STEPS, SERVER_STEPS, type Step} from '../core/steps.ts'
+import type {BelfryEvent, EventPayloads, Events} from '../ports/events.ts'
 import {type ClusterState, registerClusterMetrics} from './cluster-metrics.ts'
 import {registerProcessMetrics} from './process-metrics.ts'
 

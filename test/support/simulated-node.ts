@@ -18,7 +18,7 @@ import type {Clock} from '../../src/ports/runtime.ts'
 import type {Run} from '../../src/ports/executor.ts'
 import type {OutputAppend} from '../../src/ports/node-store.ts'
 import type {Store} from '../../src/ports/store.ts'
-import {Batcher} from '../../src/lib/batcher.ts'
+import {BatchQueue} from '../../src/lib/batch-queue.ts'
 import type {Service} from '../../src/lib/loop.ts'
 import type {StartLogRecord} from './start-log-record.ts'
 import {faultyStore, type StoreFault, type StoreMethod} from './faulty-store.ts'
@@ -235,7 +235,7 @@ export class SimulatedNode {
     const ports = this.#ports()
     const {store, clock} = ports
     const finisher = new Finisher({...ports, batch: {waitMs: 2, pauseMs: 20, itemsMax: 256}})
-    const appends = new Batcher<OutputAppend, boolean>({
+    const appends = new BatchQueue<OutputAppend, boolean>({
       clock,
       waitMs: 2,
       itemsMax: 256,

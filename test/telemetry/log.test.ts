@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import type {Step} from '../../src/ports/events.ts'
+import type {Step} from '../../src/core/steps.ts'
 import {localEvents} from '../../src/telemetry/event-bus.ts'
 import type {LogLevel} from '../../src/config/values.ts'
 import {logEvents, openLog} from '../../src/telemetry/log.ts'

@@ -12,7 +12,9 @@ import {
   checkOpenings,
   checkSizes,
   checkSwitchedOff,
+  listLong,
 } from './shape.ts'
+import {checkNever} from './never.ts'
 import {checkHeads, checkPages, checkProse} from './prose.ts'
 import {parseSource, type Finding, type Source} from './source.ts'
 
@@ -199,30 +201,49 @@ test('names that say nothing are found', () => {
   expectFindings(checkNames, [at('test/core/job-plan.test.ts', 'class Jobs {}')], [])
 })
 
+/** Code in a file, and what it never does there; `null` = nothing. */
+const NEVER: readonly (readonly [path: string, code: string, wrong: RegExp | null])[] = [
+  ['src/core/job.ts', 'export async function a() {}', /core decides without promises/],
+  ['src/core/job.ts', 'export const a = 1', null],
+  ['src/ports/events.ts', 'export const STEPS = []', /ports has types and error classes only/],
+  ['src/ports/store.ts', 'export interface A {}\nexport type B = A', null],
+  ['src/ports/errors.ts', 'export class A extends Error {}\nexport class B extends A {}', null],
+  ['src/ports/errors.ts', 'export class A {}', /ports has types and error classes only/],
+  ['src/wire/job.ts', "import 'node:fs'", /wire imports no module of Node/],
+  ['src/executors/a.ts', "import 'node:child_process'", /only executors\/process/],
+  ['src/executors/process/a.ts', "import 'node:child_process'", null],
+  ['src/operations/a.ts', "import 'fastify'", /operations know no HTTP/],
+  ['src/http/a.ts', "import 'fastify'", null],
+]
+
+test('what a folder never does is found', () => {
+  for (const [path, code, wrong] of NEVER)
+    expectFindings(checkNever, [at(path, code)], wrong === null ? [] : [wrong])
+})
+
 test('a barrel is found; a file with code of its own is no barrel', () => {
   expectFindings(checkBarrels, [at('src/a.ts', "export {a} from './b.ts'")], [/is a barrel/])
   expectFindings(checkBarrels, [at('src/a.ts', "export * from './b.ts'\nf()")], [/exports \*/])
   expectFindings(checkBarrels, [at('src/a.ts', "export {a} from './b.ts'\nexport const c = 1")], [])
 })
 
-test('long lines, functions and files without a listed reason are found', () => {
-  const sizes = (longer: Record<string, string>) => (sources: readonly Source[]) =>
-    checkSizes(sources, {fileLines: 5, functionLines: 3}, longer)
+test('long lines, functions and files are found', () => {
+  const sizes = (sources: readonly Source[]) =>
+    checkSizes(sources, {fileLines: 5, functionLines: 3})
   const long = at('src/a.ts', 'f()\n'.repeat(6))
-  expectFindings(sizes({}), [long], [/has 6 lines; split it by purpose/])
-  expectFindings(sizes({'src/a.ts': 'a table'}), [long], [])
+  expectFindings(sizes, [long], [/has 6 lines; split it by subject/])
   const short = at('src/a.ts', 'f()\n'.repeat(5))
-  expectFindings(sizes({}), [short], [])
-  expectFindings(sizes({'src/a.ts': 'a table'}), [short], [/needs no exception/])
-  expectFindings(sizes({}), [at('src/a.ts', `// ${'word '.repeat(25)}`)], [/128 characters/])
-  expectFindings(sizes({}), [at('src/a.ts', `// https://${'x'.repeat(110)}`)], [])
+  expectFindings(sizes, [short], [])
+  assert.deepEqual(listLong([short, long], 5), ['6 src/a.ts'])
+  expectFindings(sizes, [at('src/a.ts', `// ${'word '.repeat(25)}`)], [/128 characters/])
+  expectFindings(sizes, [at('src/a.ts', `// https://${'x'.repeat(110)}`)], [])
   for (const code of [
     'function a() {\n\n\n}',
     'const a = () => {\n\n\n}',
     'class A {\n  #b() {\n\n\n}}',
     'const a = {b() {\n\n\n}}',
   ])
-    expectFindings(sizes({}), [at('src/a.ts', code)], [/a function of 4 lines/])
+    expectFindings(sizes, [at('src/a.ts', code)], [/a function of 4 lines/])
 })
 
 test('a file without a header comment is found', () => {

@@ -16,7 +16,7 @@ import {open, readFile, type FileHandle} from 'node:fs/promises'
 import {dirname, join} from 'node:path'
 import {Type} from 'typebox'
 import {claimId, type ExecutionClaim} from '../../core/execution.ts'
-import {Batcher} from '../../lib/batcher.ts'
+import {BatchQueue} from '../../lib/batch-queue.ts'
 import {parseRecord} from '../../platform/append-log.ts'
 import {openReplacement, syncDirectory} from '../../platform/durable-file.ts'
 import type {Events} from '../../ports/events.ts'
@@ -52,7 +52,7 @@ export interface OpenedResultLog {
 
 export class ResultLog {
   readonly #path: string
-  readonly #writes: Batcher<FinishItem, void>
+  readonly #writes: BatchQueue<FinishItem, void>
   /** Lines of the results that no server has, by claim. */
   readonly #waiting = new Map<string, string>()
   #waitingBytes = 0
@@ -64,7 +64,7 @@ export class ResultLog {
   private constructor(path: string, file: FileHandle, clock: Pick<Clock, 'after'>) {
     this.#path = path
     this.#file = file
-    this.#writes = new Batcher({
+    this.#writes = new BatchQueue({
       clock,
       waitMs: SYNC_WAIT_MS,
       itemsMax: SYNC_ITEMS_MAX,

@@ -4,9 +4,10 @@
  * everything that must not be lost is in the store.
  */
 import {AssertionFailed} from '../../lib/assert.ts'
-import {Batcher} from '../../lib/batcher.ts'
+import {BatchQueue} from '../../lib/batch-queue.ts'
 import {Loop, type Service} from '../../lib/loop.ts'
-import type {Events, Step} from '../../ports/events.ts'
+import type {Step} from '../../core/steps.ts'
+import type {Events} from '../../ports/events.ts'
 import type {
   BeatReply,
   FinishOutcome,
@@ -115,7 +116,7 @@ export class AgentHub implements Service {
   readonly #connections = new Set<Connection>()
   readonly #admission: Admission
   readonly #budget: AgentBudget
-  readonly #heartbeats: Batcher<Heartbeat, PromiseSettledResult<BeatReply>>
+  readonly #heartbeats: BatchQueue<Heartbeat, PromiseSettledResult<BeatReply>>
   readonly #sweep: Loop
   readonly #notify: Loop
   readonly #queuedTopics = new Set<AgentTopic>()
@@ -128,7 +129,7 @@ export class AgentHub implements Service {
     const {clock, events, store} = options
     const failed = (step: Step) => (error: unknown) =>
       events.emit('step_failed', {step, message: String(error)})
-    this.#heartbeats = new Batcher({
+    this.#heartbeats = new BatchQueue({
       clock,
       waitMs: HEARTBEAT_WAIT_MS,
       itemsMax: HEARTBEATS_MAX,

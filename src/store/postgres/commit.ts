@@ -52,22 +52,14 @@ const PIECES = 8
  */
 const PIECE_LOCK_TIMEOUT_MS = 50
 
-export type Outcome =
-  {readonly ok: true; readonly result: unknown} | {readonly ok: false; readonly error: Error}
-
-export class Committer {
-  readonly #parts: TransactParts
-  readonly #pool: SessionPool
-
-  constructor(parts: TransactParts, pool: SessionPool) {
-    this.#parts = parts
-    this.#pool = pool
-  }
-
-  /** Returns the outcome of each write; never throws. All writes are of one queue. */
-  async commit(writes: readonly Write[]): Promise<Map<Write, Outcome>> {
-    return await new Batch(this.#parts, this.#pool, writes, null).run()
-  }
+/** Returns one result per write, in order, or its `Error`; never rejects. All writes are of one queue. */
+export async function commitWrites(
+  parts: TransactParts,
+  pool: SessionPool,
+  writes: readonly Write[],
+): Promise<readonly unknown[]> {
+  const results = await new Batch(parts, pool, writes, null).run()
+  return writes.map((write) => results.get(write))
 }
 
 /** The batch that a piece was split from. */
@@ -82,10 +74,11 @@ interface WholeBatch {
 class Batch {
   readonly #parts: TransactParts
   readonly #pool: SessionPool
-  readonly #outcomes = new Map<Write, Outcome>()
+  /** Result of each write, or the `Error` that rejects it. */
+  readonly #results = new Map<Write, unknown>()
   readonly #whole: WholeBatch | null
   readonly #startedAt: number
-  /** Entries without an outcome. */
+  /** Entries without a result. */
   #entries: readonly BatchEntry[]
   #tries = 0
   /** A commit of these writes may have happened. */
@@ -105,7 +98,7 @@ class Batch {
     this.#startedAt = parts.clock.monotonicMs()
   }
 
-  async run(): Promise<Map<Write, Outcome>> {
+  async run(): Promise<ReadonlyMap<Write, unknown>> {
     while (this.#entries.length > 0) {
       const lockTimeoutMs = this.#whole === null ? null : PIECE_LOCK_TIMEOUT_MS
       const end = await transact(this.#parts, this.#pool, this.#entries, lockTimeoutMs)
@@ -126,7 +119,7 @@ class Batch {
           break
       }
     }
-    return this.#outcomes
+    return this.#results
   }
 
   get #mayRetry(): boolean {
@@ -144,7 +137,7 @@ class Batch {
     entries.forEach((entry, index) => {
       const ofWrites = resultsOf(entry, results[index])
       entry.writes.forEach((write, at) => {
-        this.#outcomes.set(write, {ok: true, result: ofWrites[at]})
+        this.#results.set(write, ofWrites[at])
       })
     })
     this.#entries = []
@@ -153,7 +146,7 @@ class Batch {
   /** Rejects the entry's write; the others are tried again. Merged writes are split: one of them is bad. */
   #remove(entry: BatchEntry, error: Error): void {
     const isSingle = entry.writes.length === 1
-    if (isSingle) this.#outcomes.set(entry.writes[0]!, {ok: false, error})
+    if (isSingle) this.#results.set(entry.writes[0]!, error)
     const singles = isSingle ? [] : entry.writes.map((write) => singleEntry(write))
     this.#entries = this.#entries.flatMap((other) => (other === entry ? singles : [other]))
   }
@@ -170,7 +163,7 @@ class Batch {
 
   /**
    * Isolates a write that is too large for the store or needs a lock that another transaction keeps. Pieces
-   * run in the order of the writes, while there is time; writes of the remaining pieces stay without outcome.
+   * run in the order of the writes, while there is time; the remaining ones stay without results.
    */
   async #tryPieces(writes: readonly Write[]): Promise<void> {
     const startedAt = this.#whole?.startedAt ?? this.#startedAt
@@ -179,7 +172,7 @@ class Batch {
     let from = 0
     for (; from < writes.length && this.#hasTime; from += length) {
       const piece = new Batch(this.#parts, this.#pool, writes.slice(from, from + length), whole)
-      for (const [write, outcome] of await piece.run()) this.#outcomes.set(write, outcome)
+      for (const [write, result] of await piece.run()) this.#results.set(write, result)
     }
     this.#entries = entriesOf(writes.slice(from))
   }
@@ -193,7 +186,7 @@ class Batch {
 
   #reject(error: Error): void {
     for (const {writes} of this.#entries)
-      for (const write of writes) this.#outcomes.set(write, {ok: false, error})
+      for (const write of writes) this.#results.set(write, error)
     this.#entries = []
   }
 }

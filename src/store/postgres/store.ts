@@ -3,15 +3,16 @@
  * correctness does not depend on who leads: a transaction locks or compares every row it relies on.
  */
 import {AssertionFailed} from '../../lib/assert.ts'
-import type {Events} from '../../ports/events.ts'
+import type {BatchQueue} from '../../lib/batch-queue.ts'
 import type {Clock, Random, Wakeup} from '../../ports/runtime.ts'
 import type {Store} from '../../ports/store.ts'
 import {assembleStore, type EngineMethods, type StoreEngine, WRITES} from '../sql/methods.ts'
 import type {QueueName, ReaderName} from '../sql/method.ts'
 import {DEFAULT_LIMITS} from '../sql/query.ts'
 import {identity} from '../sql/cluster/settings.ts'
+import {writeQueue, type WriteQueueOptions} from '../sql/write-queue.ts'
 import {writeBackupInThread} from './backup-thread.ts'
-import {type TransactParts, Committer} from './commit.ts'
+import {commitWrites, type TransactParts} from './commit.ts'
 import type {SessionKind, StoreTime} from './connection.ts'
 import {readDurability} from './durability.ts'
 import {NoPrimary, textOf} from './errors.ts'
@@ -22,7 +23,7 @@ import {prepareSchema} from './schema.ts'
 import {Statements} from './statements.ts'
 import {type Address, describeAddress, parseAddress} from './url.ts'
 import {type ClosableWakeup, postgresWakeup} from './wakeup.ts'
-import {WriteQueue} from './write-queue.ts'
+import {sharedWrites, type Write} from './write-plan.ts'
 
 /** Queues that share connections. Each uses one at a time: with one for each, no queue waits for another. */
 const SHARED_QUEUES = ['jobs', 'launch', 'claim', 'output', 'finish', 'upkeep', 'other'] as const
@@ -52,7 +53,7 @@ const LONG_WORK: SessionKind = {purpose: 'upkeep', limits: 'long', byKeys: false
 
 const APPLICATION = 'belfry'
 
-export interface PostgresStoreOptions {
+export interface PostgresStoreOptions extends WriteQueueOptions {
   /** `postgres://user:password@host:port,host:port/database?…`; only the primary is used. */
   readonly url: string
   /** Measures timeouts. The current time comes from the database. */
@@ -61,12 +62,8 @@ export interface PostgresStoreOptions {
   readonly random: Random
   /** Last bytes of each execution's output that are kept; default 256 KiB. */
   readonly outputKeptBytes?: number
-  /** Writes in one transaction at most; default 256. */
-  readonly commitItemsMax?: number
   /** Maximum connections for writes and for reads. Three more have their own purpose. */
   readonly connections?: Connections
-  /** Receives `store_committed` after each commit. */
-  readonly events?: Pick<Events, 'emit'>
   /** Maps the server's time, ms since the epoch, to the store's; default: the same. */
   readonly time?: StoreTime
 }
@@ -159,7 +156,7 @@ function assemble(
   const engine: StoreEngine = {
     write: (name, input) => {
       const {queue, hasReceipt} = WRITES[name]
-      return queues[queue].write({name, input, ...(hasReceipt ? {receipt: random.id()} : {})})
+      return queues[queue].add({name, input, ...(hasReceipt ? {receipt: random.id()} : {})})
     },
     read: (query, _isLong, reader) => readers[reader].snapshot(query),
   }
@@ -201,21 +198,17 @@ function readersOf(
 }
 
 function queuesOf(
-  {events, clock, commitItemsMax}: PostgresStoreOptions,
+  options: PostgresStoreOptions,
   parts: TransactParts,
   pools: {readonly lease: SessionPool; readonly members: SessionPool; readonly writes: SessionPool},
-): Record<QueueName, WriteQueue> {
+): Record<QueueName, BatchQueue<Write, unknown>> {
   const queue = (pool: SessionPool) =>
-    new WriteQueue({
-      committer: new Committer(parts, pool),
-      clock,
-      ...(commitItemsMax === undefined ? {} : {batchMax: commitItemsMax}),
-      committed: (items, durationMs) =>
-        events?.emit('store_committed', {items, duration_ms: durationMs}),
+    writeQueue<Write>(options, (writes) => commitWrites(parts, pool, writes), {
+      shared: sharedWrites,
     })
   const shared = Object.fromEntries(
     SHARED_QUEUES.map((name) => [name, queue(pools.writes)]),
-  ) as Record<(typeof SHARED_QUEUES)[number], WriteQueue>
+  ) as Record<(typeof SHARED_QUEUES)[number], BatchQueue<Write, unknown>>
   return {
     lease: queue(pools.lease),
     members: queue(pools.members),

@@ -20,10 +20,22 @@ export interface BatchEntry {
 }
 
 /** Items of merged lists in one transaction at most: rows locked by a finish stay locked until the commit. */
-export const MERGED_ITEMS_MAX = 1_000
+const MERGED_ITEMS_MAX = 1_000
+
+/** How many of these writes, in order, share a transaction; at least one. */
+export function sharedWrites(writes: readonly Write[]): number {
+  let items = 0
+  for (const [index, write] of writes.entries()) {
+    const {isShared} = WRITES[write.name]
+    items += itemCount(write)
+    if (index > 0 && (!isShared || items > MERGED_ITEMS_MAX)) return index
+    if (!isShared) return 1
+  }
+  return writes.length
+}
 
 /** How much of `MERGED_ITEMS_MAX` a write uses. */
-export function itemCount({name, input}: Write): number {
+function itemCount({name, input}: Write): number {
   return WRITES[name].isList ? listOf(input).length : 1
 }
 

@@ -3,37 +3,30 @@
  * driven by an injected clock. Both run the same queries.
  */
 import {assert} from '../../lib/assert.ts'
-import type {Events} from '../../ports/events.ts'
 import type {HeldLock} from '../../platform/directory-lock.ts'
 import type {Clock, Random} from '../../ports/runtime.ts'
 import type {Store, StoreInfo} from '../../ports/store.ts'
 import {assembleStore, type StoreEngine} from '../sql/methods.ts'
 import {DEFAULT_LIMITS, type StoreLimits} from '../sql/query.ts'
 import {identity, type Identity} from '../sql/cluster/settings.ts'
+import {writeQueue, type WriteQueueOptions} from '../sql/write-queue.ts'
 import {writeBackup} from './backup.ts'
 import {Connection} from './connection.ts'
-import {decodeAnswers, encodeAnswers, Engine} from './engine.ts'
-import {failureOf} from './errors.ts'
+import {decodeAnswers, encodeAnswers, Engine, type WriteRequest} from './engine.ts'
+import {errorOf, failureOf} from './errors.ts'
 import {DamageGuard} from './damage-guard.ts'
 import {damageAdvice, StoreLock, storeFiles} from './files.ts'
 import {FileReader, type Reader, SharedReader} from './reader.ts'
 import {type EngineInfo, prepareSchema} from './schema.ts'
-import {type Committer, WriteQueue, WriterThread} from './writer.ts'
+import {type Committer, WriterThread} from './writer.ts'
 
-export interface StoreOptions {
+export interface StoreOptions extends WriteQueueOptions {
   /** Source of every instant that is stored. */
   readonly clock: Clock
   /** Generates the identity of a new store. */
   readonly random: Pick<Random, 'id'>
   /** Last bytes of each execution's output that are kept; default 256 KiB. */
   readonly outputKeptBytes?: number
-  /**
-   * Writes in one transaction at most; default 256. A batch never waits for more writes: it holds those
-   * requested during the previous commit.
-   */
-  readonly commitItemsMax?: number
-  /** Receives `store_committed` after each commit. */
-  readonly events?: Pick<Events, 'emit'>
 }
 
 export interface SqliteStoreOptions extends StoreOptions {
@@ -137,6 +130,9 @@ function freshIdentity({random}: StoreOptions): Identity {
   return {clusterId: random.id(), incarnation: random.id()}
 }
 
+/** Batches sent to the writer. The second waits there, so that the writer never idles between messages. */
+const BATCHES_SENT_MAX = 2
+
 interface Parts {
   readonly options: StoreOptions
   readonly reader: Reader
@@ -151,13 +147,12 @@ interface Parts {
 
 function assemble(parts: Parts): Store {
   const {options, reader, engineInfo, guard} = parts
-  const {clock, commitItemsMax, events} = options
-  const queue = new WriteQueue(parts.committer, {
-    clock,
-    ...(commitItemsMax === undefined ? {} : {batchMax: commitItemsMax}),
-    committed: (items, durationMs) =>
-      events?.emit('store_committed', {items, duration_ms: durationMs}),
-  })
+  const {clock} = options
+  const commit = async (writes: readonly WriteRequest[]) =>
+    (await parts.committer.commit(writes)).map((answer) =>
+      answer.ok ? answer.result : errorOf(answer.failure),
+    )
+  const queue = writeQueue(options, commit, {flushesMax: BATCHES_SENT_MAX})
   let closing: Promise<void> | null = null
   const close = async () => {
     await queue.drain()
@@ -170,7 +165,7 @@ function assemble(parts: Parts): Store {
     parts.closed()
   }
   const engine: StoreEngine = {
-    write: (name, input) => guard.use(() => queue.write({name, input, now: clock.now()})),
+    write: (name, input) => guard.use(() => queue.add({name, input, now: clock.now()})),
     read: (query, isLong) => guard.use(() => reader.read(query, isLong)),
   }
   return assembleStore(engine, {

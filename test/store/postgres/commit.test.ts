@@ -5,7 +5,7 @@ import {OutcomeUnknown, StoreUnavailable} from '../../../src/ports/store-errors.
 import {
   type TransactResult,
   type TransactParts,
-  Committer,
+  commitWrites,
 } from '../../../src/store/postgres/commit.ts'
 import type {SessionPool} from '../../../src/store/postgres/pool.ts'
 import type {Write} from '../../../src/store/postgres/write-plan.ts'
@@ -46,13 +46,8 @@ async function committed(
   }
   // The scripted pool never reaches the other parts.
   const parts = {clock: {monotonicMs: () => elapsedMs}} as TransactParts
-  const committer = new Committer(parts, {use} as unknown as SessionPool)
-  const writes = writesOf(count)
-  const found = await committer.commit(writes)
-  const outcomes = writes.map((write) => {
-    const outcome = found.get(write)!
-    return outcome.ok ? outcome.result : outcome.error.constructor
-  })
+  const results = await commitWrites(parts, {use} as unknown as SessionPool, writesOf(count))
+  const outcomes = results.map((each) => (each instanceof Error ? each.constructor : each))
   return {outcomes, tries, elapsedMs}
 }
 
