@@ -8,7 +8,6 @@ import {parseLength} from '../lib/duration.ts'
 export type Concurrency = 'allow' | 'forbid'
 export type CatchUp = 'latest' | 'skip' | 'all'
 export type OnDisconnect = 'keep' | 'stop'
-/** `''` = no launch of the job has finished yet. */
 /** Why a job does not run as planned, besides its definition. */
 export interface JobConditions {
   /** Firing is paused, so that `next` will be skipped. */
@@ -17,6 +16,10 @@ export interface JobConditions {
   readonly waitsForNode: boolean
 }
 
+/** A job as a reader sees it. Absent conditions = it runs as planned. */
+export type ShownJob = JobRecord & {readonly conditions?: JobConditions}
+
+/** `''` = no launch of the job has finished yet. */
 export type JobStatus = '' | 'success' | 'failed' | 'partially_failed'
 
 export type StringMap = Readonly<Record<string, string>>

@@ -39,7 +39,6 @@ const DEADLINES = {
   defaultTimezone: read(),
   setTimezone: write(),
   firingPauses: read(),
-  jobsWithoutNode: read(),
   pauseFiring: write(),
   endFiringPause: write(),
 

@@ -5,43 +5,22 @@
 import type {Actor} from '../core/audit.ts'
 import {type Principal, readableJobs, shownJobs} from '../core/access/authorization.ts'
 import {DomainError} from '../core/errors.ts'
-import {pausedUntil} from '../core/firing.ts'
-import type {JobConditions, JobRecord} from '../core/job.ts'
+import type {JobRecord, ShownJob} from '../core/job.ts'
 import type {JobQuery, RevisionMatch} from '../ports/job-store.ts'
 import type {Page} from '../ports/page.ts'
 import type {OperationsContext} from './context.ts'
 import type {StoreWithDeadlines} from '../identity/store-deadlines.ts'
 import {IdempotencyGuard, idempotencyMismatch, preconditionFailed} from './submit.ts'
 
-/** A job as a reader sees it. */
-export type ConditionedJob = JobRecord & {readonly conditions: JobConditions}
-
 export function createJobs({wakeup, events, store}: OperationsContext) {
   /** Throws `job_unknown`. */
-  async function job(name: string): Promise<ConditionedJob> {
-    const [found, conditionsOf] = await Promise.all([store.job(name), loadConditions()])
-    const record = requireJob(name, found)
-    return {...record, conditions: conditionsOf(record)}
+  async function job(name: string): Promise<ShownJob> {
+    return requireJob(name, await store.job(name))
   }
 
-  /** The jobs that the caller may read. All rows are from one snapshot; conditions are read beside it. */
-  async function jobs(query: JobQuery, caller: Principal): Promise<Page<ConditionedJob>> {
-    const reading = store.jobs({...query, names: readableJobs(caller)})
-    const [{rows, total}, conditionsOf] = await Promise.all([reading, loadConditions()])
-    return {rows: rows.map((each) => ({...each, conditions: conditionsOf(each)})), total}
-  }
-
-  async function loadConditions(): Promise<(job: JobRecord) => JobConditions> {
-    const [putBack, pauses, waiting] = await Promise.all([
-      store.firingPaused(),
-      store.firingPauses(),
-      store.jobsWithoutNode(),
-    ])
-    const waitingIds = new Set(waiting)
-    return ({id, spec, nextAt}) => {
-      const until = putBack === null ? pausedUntil(pauses, spec.name) : Infinity
-      return {isPaused: nextAt !== null && nextAt < until, waitsForNode: waitingIds.has(id)}
-    }
+  /** The jobs that the caller may read. All rows are from one snapshot. */
+  function jobs(query: JobQuery, caller: Principal): Promise<Page<ShownJob>> {
+    return store.jobs({...query, names: readableJobs(caller)})
   }
 
   /** Sets `disabled`; if absent, flips it. Throws `job_unknown`, `precondition_failed`. */
@@ -159,7 +138,7 @@ export function jobUnknown(name: string): DomainError {
 }
 
 /** Throws `job_unknown` for `null`. */
-export function requireJob(name: string, job: JobRecord | null): JobRecord {
+export function requireJob<Job extends JobRecord>(name: string, job: Job | null): Job {
   if (job === null) throw jobUnknown(name)
   return job
 }

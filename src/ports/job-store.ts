@@ -3,7 +3,7 @@ import type {Actor} from '../core/audit.ts'
 import type {NameFilter} from '../core/access/authorization.ts'
 import type {FiringPause} from '../core/firing.ts'
 import type {StorePermission} from '../core/access/job-permission.ts'
-import type {JobCounters, JobRecord, JobSpec, JobStatus} from '../core/job.ts'
+import type {JobCounters, JobRecord, JobSpec, JobStatus, ShownJob} from '../core/job.ts'
 import type {Order, Page, Slice} from './page.ts'
 
 /** A repeated request returns the result of the first one. Unique by (scope, key), kept for 24 h. */
@@ -219,8 +219,8 @@ export interface JobStore {
    * `null` = no such job.
    */
   resetHistory(name: string, actor?: Actor): Promise<JobRecord | null>
-  job(name: string): Promise<JobRecord | null>
-  jobs(query: JobQuery): Promise<Page<JobRecord>>
+  job(name: string): Promise<ShownJob | null>
+  jobs(query: JobQuery): Promise<Page<ShownJob>>
   /** True: submissions are rejected in the whole cluster. */
   paused(): Promise<boolean>
   setPaused(paused: boolean, actor?: Actor): Promise<void>
@@ -241,8 +241,6 @@ export interface JobStore {
   setTimezone(zone: string, actor?: Actor): Promise<string>
   /** The pauses in force, sorted by glob. */
   firingPauses(): Promise<readonly FiringPause[]>
-  /** Ids of jobs of which a launch waits for a node that matches its tags; bounded. */
-  jobsWithoutNode(): Promise<readonly number[]>
   /**
    * From the commit on no planned time of a matching job fires, on no server. Replaces a pause of the same
    * glob.

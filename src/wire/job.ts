@@ -3,7 +3,7 @@
  * the API contract. `decode-job.ts` decodes definitions.
  */
 import {Type, type Static} from 'typebox'
-import type {JobConditions, JobRecord, JobSpec} from '../core/job.ts'
+import type {JobSpec, ShownJob} from '../core/job.ts'
 import {SCHEDULE_LENGTH_MAX} from '../core/schedule/parse.ts'
 import {METADATA_MAX, NAME_LENGTH_MAX, TAGS_MAX} from '../core/validate.ts'
 import {MayBeUnset, OptionalTime, TextMap, TextMapInput, Time} from './shapes.ts'
@@ -206,9 +206,10 @@ export const READ_ONLY_FIELDS: ReadonlySet<string> = new Set(
   Object.keys(Job.properties).filter((field) => !(field in JobDefinition.properties)),
 )
 
-type Encoded = Pick<JobRecord, 'spec' | 'counters' | 'dependentJobs' | 'status' | 'nextAt'> & {
-  readonly conditions?: JobConditions
-}
+type Encoded = Pick<
+  ShownJob,
+  'spec' | 'counters' | 'dependentJobs' | 'status' | 'nextAt' | 'conditions'
+>
 
 export function encodeJob(job: Encoded): JobJson {
   const {spec, counters} = job

@@ -6,7 +6,7 @@ import {createHash} from 'node:crypto'
 import {Readable} from 'node:stream'
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {decide, jobPath, shownJobs} from '../../core/access/authorization.ts'
-import type {JobConditions, JobRecord} from '../../core/job.ts'
+import type {JobRecord, ShownJob} from '../../core/job.ts'
 import type {Page, Slice} from '../../ports/page.ts'
 import type {Clock} from '../../ports/runtime.ts'
 import {encodeJob, type JobJson} from '../../wire/job.ts'
@@ -35,10 +35,7 @@ export function sendJson(
   return reply.code(status).header('content-type', JSON_TYPE).send(text)
 }
 
-/** Replies to a change have no conditions. */
-type ShownJob = JobRecord & {readonly conditions?: JobConditions}
-
-/** A job in a list or a reply. It names only those dependents that the caller may read. */
+/** A job in a list or a reply; replies to a change have no conditions. It names only those dependents that the caller may read. */
 export function encodeJobFor(request: FastifyRequest, job: ShownJob): JobJson {
   if (job.dependentJobs.length === 0) return encodeJob(job)
   return encodeJob({...job, dependentJobs: shownJobs(callerOf(request), job.dependentJobs)})

@@ -20,13 +20,7 @@ import {
   statistics,
   totals,
 } from './launches/history.ts'
-import {
-  endFiringPause,
-  firingPauses,
-  jobsWithoutNode,
-  pauseFiring,
-  removeEndedPauses,
-} from './jobs/firing.ts'
+import {endFiringPause, firingPauses, pauseFiring, removeEndedPauses} from './jobs/firing.ts'
 import {job, jobs} from './jobs/job-list.ts'
 import {earlierRun, earlierSubmit, keyOf} from './jobs/idempotency.ts'
 import {toggle} from './jobs/jobs.ts'
@@ -135,7 +129,6 @@ export const METHODS = {
   // Exclusive: no job is planned with the old zone at the same time.
   setTimezone: write(setTimezone, {queue: 'jobs', hasReceipt: true}),
   firingPauses: read(firingPauses),
-  jobsWithoutNode: read(jobsWithoutNode),
   pauseFiring: write(pauseFiring, {queue: 'other', hasReceipt: true}),
   endFiringPause: write(endFiringPause, {queue: 'other', hasReceipt: true}),
 

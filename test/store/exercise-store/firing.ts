@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import {PAUSES_MAX} from '../../../src/core/firing.ts'
 import type {Case} from './case.ts'
-import {aRow, HOUR, MINUTE, type Scene} from './scene.ts'
+import {ALL_JOBS, aRow, HOUR, MINUTE, type Scene} from './scene.ts'
 
 async function pause(scene: Scene, jobs: string, afterMs: number | null = null) {
   const until = afterMs === null ? null : {afterMs}
@@ -62,6 +62,32 @@ export function firingCases(when: Case): void {
     assert.equal((await store.totals()).firingPaused, 0)
     const past = await store.pauseFiring({jobs: 'a', reason: '', until: {at: scene.now}})
     assert.deepEqual(past, {kind: 'past', now: scene.now})
+  })
+
+  when('a job is shown as paused while its next time will be skipped', async (scene) => {
+    const {store} = scene
+    for (const name of ['paused', 'other']) await scene.submit(name)
+    await scene.submit('unplanned', {schedule: '@manually'})
+    const shown = async () => {
+      const {rows} = await store.jobs(ALL_JOBS)
+      for (const row of rows) assert.deepEqual(await store.job(row.spec.name), row)
+      return rows.filter((row) => row.conditions?.isPaused).map(({spec}) => spec.name)
+    }
+    assert.deepEqual(await shown(), [])
+    await pause(scene, 'paused')
+    assert.deepEqual(await shown(), ['paused'])
+    await pause(scene, '*', MINUTE / 2)
+    assert.deepEqual(await shown(), ['paused'], 'a pause that ends before the next time skips none')
+    await pause(scene, '*', MINUTE + 1)
+    scene.advance(MINUTE + 1)
+    assert.deepEqual(
+      await shown(),
+      ['other', 'paused'],
+      'the pause has ended, the time is undecided',
+    )
+    assert(await store.endFiringPause('paused'))
+    await store.removeEndedPauses({term: scene.term})
+    assert.deepEqual(await shown(), ['other', 'paused'])
   })
 
   when('a pause that ended stays until the times before its end are decided', async (scene) => {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import type {RequestDecision} from '../../../src/core/launch-record.ts'
 import type {Case} from './case.ts'
-import {aRow, DAY, MINUTE, targets, type Scene} from './scene.ts'
+import {ALL_JOBS, aRow, DAY, MINUTE, targets, type Scene} from './scene.ts'
 
 function ask(scene: Scene, name: string, forced = false) {
   return scene.store.requestRun({name, forced, idempotency: null})
@@ -134,7 +134,15 @@ export function requestCases(when: Case): void {
     const waiting = (await scene.store.launch('a', group))!
     assert.deepEqual([waiting.reason, waiting.storedAt], ['waits_for_node', waitsSince])
     assert.deepEqual((await scene.store.totals()).waitingMs, 10)
-    assert.deepEqual(await scene.store.jobsWithoutNode(), [(await scene.job('a')).id])
+    const other = await scene.submit('b')
+    const conditions = {isPaused: false, waitsForNode: true}
+    assert.deepEqual(await scene.store.job('a'), {...(await scene.job('a')), conditions})
+    assert.deepEqual(await scene.store.job('b'), other)
+    const {rows} = await scene.store.jobs(ALL_JOBS)
+    assert.deepEqual(
+      rows.map((row) => row.conditions),
+      [conditions, undefined],
+    )
     assert.equal(waiting.scheduledAt, waitsSince - 10)
     const skip = {
       group,
@@ -146,6 +154,7 @@ export function requestCases(when: Case): void {
     const {decided} = await decide(scene, [skip])
     const {launch} = decided[0]!
     assert.deepEqual([launch.decision, launch.reason, launch.open], ['skipped', 'no_target', false])
+    assert.equal((await scene.store.job('a'))!.conditions, undefined)
     const {executions, ...stored} = (await scene.store.launch('a', group))!
     assert.deepEqual([stored, executions], [launch, []])
     assert.deepEqual((await scene.store.loadRequests({afterGroup: 0, limit: 10})).requests, [])

@@ -74,21 +74,15 @@ export function* changeSettings(tx: Transaction): Query<void> {
   )
 }
 
-/** Jobs in one reply. Without a node for more of them, the health says enough. */
-const WAITING_JOBS_MAX = 10_000
-
-/** Ids of jobs of which a launch waits for a node that matches; bounded. */
-export function* jobsWithoutNode(): Query<readonly number[]> {
-  const rows = yield* all<{job_id: number}>(
-    `SELECT DISTINCT job_id FROM launches WHERE decision = 'pending' AND reason = 'waits_for_node'
-      LIMIT ${WAITING_JOBS_MAX}`,
-  )
-  return rows.map((row) => row.job_id)
+/** Sorted by glob, with those that ended and are not removed yet. */
+export function* storedPauses(): Query<readonly FiringPause[]> {
+  const rows = yield* all<PauseRow>(`${SELECT_PAUSES} ORDER BY jobs_glob`)
+  return rows.map(pauseOf)
 }
 
 export function* firingPauses(tx: Transaction): Query<readonly FiringPause[]> {
-  const rows = yield* all<PauseRow>(`${SELECT_PAUSES} ORDER BY jobs_glob`)
-  return rows.map(pauseOf).filter((pause) => isInForce(pause, tx.now))
+  const pauses = yield* storedPauses()
+  return pauses.filter((pause) => isInForce(pause, tx.now))
 }
 
 export function* pauseFiring(

@@ -3,11 +3,13 @@
  * It selects the matching ids first and loads the jobs in batches: the ids are one snapshot, and a hundred
  * thousand jobs do not block the event loop. Every value is a parameter; only constants become SQL text.
  */
-import type {JobRecord} from '../../../core/job.ts'
+import type {ShownJob} from '../../../core/job.ts'
 import type {JobQuery, JobSort, MetadataFilter} from '../../../ports/job-store.ts'
 import type {Page} from '../../../ports/page.ts'
-import {loadJob, loadJobs} from './jobs.ts'
+import {DISTURBANCES, type Disturbances, withConditions} from './job-conditions.ts'
+import {JOB_BY_NAME, loadJobs} from './jobs.ts'
 import {type Condition, escapeLike, isShownName} from './name-filter.ts'
+import {jobOf, type JobRow} from '../rows.ts'
 import {all, one, type Query, together, type Transaction, yieldToEventLoop} from '../query.ts'
 
 const SORT_COLUMNS: Readonly<Record<JobSort, string>> = {
@@ -25,27 +27,36 @@ const SORT_COLUMNS: Readonly<Record<JobSort, string>> = {
 /** Jobs loaded before the event loop gets a turn. */
 const BATCH_JOBS = 500
 
-export function* job(_tx: Transaction, name: string): Query<JobRecord | null> {
-  return yield* loadJob(name)
+const SHOWN_JOB = `SELECT j.*, ${DISTURBANCES} FROM (${JOB_BY_NAME}) j`
+
+export function* job(_tx: Transaction, name: string): Query<ShownJob | null> {
+  const row = yield* one<JobRow & Disturbances>(SHOWN_JOB, [name])
+  if (row === null) return null
+  const [shown] = yield* withConditions([jobOf(row)], row)
+  return shown!
 }
 
-export function* jobs(_tx: Transaction, query: JobQuery): Query<Page<JobRecord>> {
+export function* jobs(_tx: Transaction, query: JobQuery): Query<Page<ShownJob>> {
   const {sql: where, values} = conditionsOf(query)
   const limit = query.end === null ? Number.MAX_SAFE_INTEGER : Math.max(0, query.end - query.start)
   const [counted, ids] = yield* together(
-    one<{total: number}>(`SELECT COUNT(*) AS total FROM jobs WHERE ${where}`, values),
+    one<Disturbances & {total: number}>(
+      `SELECT COUNT(*) AS total, ${DISTURBANCES} FROM jobs WHERE ${where}`,
+      values,
+    ),
     all<{id: number}>(
       `SELECT id FROM jobs WHERE ${where} ORDER BY ${orderOf(query)} LIMIT ? OFFSET ?`,
       [...values, limit, query.start],
     ),
   )
-  const rows: JobRecord[] = []
+  const rows: ShownJob[] = []
   for (let from = 0; from < ids.length; from += BATCH_JOBS) {
     if (from > 0) yield* yieldToEventLoop()
     const batch = ids.slice(from, from + BATCH_JOBS).map(({id}) => id)
-    for (const found of yield* loadJobs(batch)) if (found !== null) rows.push(found)
+    const found = (yield* loadJobs(batch)).filter((each) => each !== null)
+    rows.push(...(yield* withConditions(found, counted!)))
   }
-  return {total: counted?.total ?? 0, rows}
+  return {total: counted!.total, rows}
 }
 
 /** Jobs without a value are first in ascending order on every engine. Equal values are in order of name. */
