@@ -157,9 +157,33 @@ function readFlags(argv: readonly string[], shape: SettingsCommand): RawSettings
   return settings
 }
 
+/** Flags of other servers, and the flag here that does the same. */
+const FOREIGN_FLAGS: Readonly<Record<string, string>> = {
+  port: 'http',
+  listen: 'http',
+  bind: 'http',
+  addr: 'http',
+  address: 'http',
+  host: 'http',
+  db: 'store',
+  database: 'store',
+  dsn: 'store',
+  data_dir: 'data',
+}
+
+/** A hint for a flag that commander finds no similar one for; `''` = none. */
+function foreignFlag(said: string, options: readonly Option[]): string {
+  const word = /^Unknown option '--([^'=]+)/i.exec(said)?.[1] ?? ''
+  const name = FOREIGN_FLAGS[meantBy(word, Object.keys(FOREIGN_FLAGS))]
+  const option = options.find((each) => each.name === name)
+  if (option === undefined) return ''
+  return ` (Did you mean --${option.name} ${option.placeholder}?)`
+}
+
 /** Commander's message as one sentence. */
-function messageOf(error: CommanderError, {name}: SettingsCommand): string {
-  const words = error.message.replace(/^error: |\.$/g, '').replaceAll('\n', ' ')
+function messageOf(error: CommanderError, {name, options}: SettingsCommand): string {
+  const said = error.message.replace(/^error: |\.$/g, '').replaceAll('\n', ' ')
+  const words = said.includes('Did you mean') ? said : said + foreignFlag(said, options)
   return `${words.charAt(0).toUpperCase()}${words.slice(1)}. See belfry ${name} --help.`
 }
 

@@ -1,20 +1,45 @@
 /** `belfry jobs run --wait`: it ends as the launch does. */
 import assert from 'node:assert/strict'
+import {once} from 'node:events'
+import type {ServerResponse} from 'node:http'
 import {Readable} from 'node:stream'
 import {test, type TestContext} from 'node:test'
 import {Command} from 'commander'
+import type {Clock} from '../../src/ports/runtime.ts'
 import {runCli} from '../../src/cli/program.ts'
 import {cannedServer, json} from './canned-server.ts'
 
+type Answer = Parameters<typeof cannedServer>[0]
+
 /** Runs the command; the server answers each question for the launch with the next reply. */
 async function waiting(t: TestContext, argv: readonly string[], ...replies: (object | number)[]) {
-  const server = await cannedServer(({line}, response) => {
-    if (line === 'POST /v1/jobs/backup/run')
-      return json(response, 202, {name: 'backup', ephemeral: false}, {'x-launch-id': '12'})
+  const ran = await runWith(t, argv, POLLS, ({line}, response) => {
+    if (line === 'GET /v1/events') return json(response, 429, {detail: 'too many'})
     assert.equal(line, 'GET /v1/jobs/backup/launches/12')
     const reply = replies.shift()!
     if (typeof reply === 'number') json(response, reply, {detail: 'no'})
     else json(response, 200, reply)
+  })
+  assert.equal(replies.length, 0, 'it does not end before the launch')
+  return ran
+}
+
+const POLLS: Clock['after'] = (_delayMs, callback) => {
+  setImmediate(callback)
+  return {cancel: () => {}}
+}
+
+/** `answer` is for all requests but that of the run. */
+async function runWith(
+  t: TestContext,
+  argv: readonly string[],
+  after: Clock['after'],
+  answer: Answer,
+) {
+  const server = await cannedServer((asked, response) => {
+    if (asked.line === 'POST /v1/jobs/backup/run')
+      json(response, 202, {name: 'backup', ephemeral: false}, {'x-launch-id': '12'})
+    else answer(asked, response)
   })
   t.after(() => server.close())
   let out = ''
@@ -29,20 +54,12 @@ async function waiting(t: TestContext, argv: readonly string[], ...replies: (obj
       progress: false,
     },
     env: {BELFRY_SERVER: server.url},
-    clock: {
-      now: () => 0,
-      monotonicMs: () => 0,
-      after: (_delayMs, callback) => {
-        setImmediate(callback)
-        return {cancel: () => {}}
-      },
-    },
+    clock: {now: () => 0, monotonicMs: () => 0, after},
     version: '1',
     serverCommand: new Command('server'),
     restoreBackup: async () => ({ok: true}),
     migrateStore: async () => ({ok: true}) as never,
   })
-  assert.equal(replies.length, 0, 'it does not end before the launch')
   return {code, out, err}
 }
 
@@ -81,3 +98,25 @@ for (const [title, reply, says] of [
     assert.equal(code, 1)
     assert.match(err, says)
   })
+
+test('an event of the job ends a wait before the next poll', {timeout: 60_000}, async (t) => {
+  let stream: ServerResponse | null = null
+  let looks = 0
+  // The stream opens after the first look, and causes the second one.
+  const open = () => {
+    if (stream === null || looks === 0 || stream.headersSent) return
+    stream.writeHead(200, {'content-type': 'text/event-stream'}).write(': \n\n')
+  }
+  const never: Clock['after'] = () => ({cancel: () => {}})
+  const {code} = await runWith(t, ['--wait'], never, ({line}, response) => {
+    if (line === 'GET /v1/events') stream = response
+    else {
+      looks += 1
+      json(response, 200, looks < 3 ? OPEN : GOOD)
+    }
+    open()
+    if (looks === 2) stream!.write('event: execution_finished\ndata: {"job":"backup"}\n\n')
+  })
+  assert.deepEqual([code, looks], [0, 3])
+  await once(stream!, 'close')
+})

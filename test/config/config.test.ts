@@ -320,6 +320,10 @@ for (const address of [
 /** A command line and its error message. */
 const REFUSED: readonly (readonly [argv: string, says: RegExp])[] = [
   ['--htp 1', /^Unknown option '--htp' .*Did you mean --http\?.* See belfry server --help\.$/],
+  ['--prt 1', /^Unknown option '--prt' \(Did you mean --http host:port\?\)\. See belfry/],
+  ['--port=1', /^Unknown option '--port=1' \(Did you mean --http host:port\?\)\. See/],
+  ['--dsn x', /^Unknown option '--dsn' \(Did you mean --store /],
+  ['--zzz', /^Unknown option '--zzz'\. See belfry server --help\.$/],
   ['--http', /^Option '--http <host:port>' argument missing/],
   ['extra', /^Too many arguments.* 1: extra\. See belfry server --help\.$/],
   ['--http 8080', /^--http must be host:port such as/],

@@ -21,7 +21,7 @@ export function addApplyCommands(jobs: Command, use: Use): void {
   jobs
     .command('apply [file]')
     .description(
-      'Create or replace the job, or the list of jobs, in a JSON file; - reads standard input',
+      'Create or replace one job after the other of a JSON file, checked first; - reads standard input',
     )
     .option('-f, --file <file>', 'The same as the argument')
     .option('--run', 'Also run each job once, immediately')

@@ -34,7 +34,9 @@ export function addFileCommands(
 ): void {
   program
     .command('restore <file>')
-    .description('Create or replace the jobs in a JSON file, all or none')
+    .description(
+      'Create or replace all jobs of a JSON file in one transaction; for a backup see restore-store',
+    )
     .option('--disabled', 'Import all jobs as disabled')
     .option('--lenient', 'Accept unknown fields and parameters, which are ignored')
     .action(use(restore))
@@ -46,7 +48,7 @@ export function addFileCommands(
     .action(use(backup))
   program
     .command('restore-store <backup>')
-    .description('Restore a backup into a data directory without a store; needs no server')
+    .description('Restore a backup of the whole store into a new data directory; needs no server')
     .requiredOption('--data <dir>', 'Data directory')
     .action(async (backup: string, options: {data: string}) => {
       const {data} = options

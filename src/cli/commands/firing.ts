@@ -37,7 +37,7 @@ export function addFiringCommands(program: Command, use: Use): void {
     .action(use(unpause))
   program
     .command('resume')
-    .description('Resume firing in a store that was put back from a backup')
+    .description('Resume firing after a restored backup; other pauses are ended by unpause')
     .action(use(resume))
 }
 

@@ -1,13 +1,17 @@
 /** `belfry jobs run`: requests a run, and with `--wait` waits for the end of its launch. */
 import type {LaunchJson} from '../../wire/execution.ts'
 import type {JobJson} from '../../wire/job.ts'
-import {path} from '../client.ts'
+import {path, STREAM_TIMEOUT_MS} from '../client.ts'
 import {CallFailed, CommandFailed} from '../errors.ts'
 import {endReason} from './launches.ts'
+import {readEvents} from '../server-events.ts'
 import {printJson, type Session} from '../session.ts'
 import {status} from '../terminal.ts'
 
-const POLL_MS = 1_000
+/** Between two looks at the launch: a part of the time waited so far, within these bounds. */
+const POLL_PART = 0.05
+const POLL_MIN_MS = 100
+const POLL_MAX_MS = 1_000
 /** Failed requests in a row; several times as long as the restart of a server takes. */
 const FAILURES_MAX = 30
 
@@ -55,10 +59,49 @@ function failureOf(name: string, {status: end, group, executions}: LaunchJson): 
 
 /** The launch when it has ended; `null` = the job is gone. Throws `CallFailed`. */
 async function endOf(session: Session, name: string, group: string): Promise<LaunchJson | null> {
-  const at = path('jobs', name, 'launches', group)
+  const stop = new AbortController()
+  const look = {again: () => {}}
+  // A server sends the events of its own nodes and agents, and not to each token: polls find the other ends.
+  void Promise.allSettled([listen(session, name, () => look.again(), stop.signal)])
+  try {
+    return await pollEnd(session, path('jobs', name, 'launches', group), look)
+  } finally {
+    stop.abort()
+  }
+}
+
+/** Events after which a launch of the job may have ended. */
+const ENDS: ReadonlySet<string> = new Set(['execution_finished', 'launch_decided', 'job_deleted'])
+
+/** Calls `notify` when the stream of events is open, and for each event that may be the end. Throws `CallFailed`. */
+async function listen(
+  {client}: Session,
+  name: string,
+  notify: () => void,
+  signal: AbortSignal,
+): Promise<void> {
+  const {body} = await client.open('GET', '/events', {
+    sameServer: true,
+    timeoutMs: STREAM_TIMEOUT_MS,
+  })
+  const bytes = body!.pipeThrough(new TransformStream<Uint8Array, Uint8Array>(), {signal})
+  notify()
+  for await (const {name: event, data} of readEvents(bytes))
+    if (ENDS.has(event) && (JSON.parse(data) as {job?: unknown}).job === name) notify()
+}
+
+/** `look.again` ends a wait between two polls. */
+async function pollEnd(
+  {client, clock}: Session,
+  at: string,
+  look: {again: () => void},
+): Promise<LaunchJson | null> {
+  const since = clock.monotonicMs()
   for (let failures = 0; ;) {
+    let isNotified = false
+    look.again = () => (isNotified = true)
     try {
-      const {value} = await session.client.call<LaunchJson>('GET', at)
+      const {value} = await client.call<LaunchJson>('GET', at)
       failures = 0
       if (hasEnded(value)) return value
     } catch (error) {
@@ -68,8 +111,14 @@ async function endOf(session: Session, name: string, group: string): Promise<Lau
       const isPassing = error.status === null || error.status >= 500 || error.status === 429
       if (!isPassing || failures > FAILURES_MAX) throw error
     }
+    if (isNotified && failures === 0) continue
+    const partMs = failures === 0 ? (clock.monotonicMs() - since) * POLL_PART : POLL_MAX_MS
     await new Promise<void>((resolve) => {
-      session.clock.after(POLL_MS, resolve)
+      const timer = clock.after(Math.min(POLL_MAX_MS, Math.max(POLL_MIN_MS, partMs)), resolve)
+      look.again = () => {
+        timer.cancel()
+        resolve()
+      }
     })
   }
 }

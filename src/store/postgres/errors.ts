@@ -112,12 +112,14 @@ export function reasonOf(error: unknown, host: Host, address: Address): string {
 }
 
 /** Keeps the server's own message: it names the rule or object that it checked. */
-function refusal(error: DatabaseError, role: string, {database}: Address): string {
+function refusal(error: DatabaseError, role: string, {database, user}: Address): string {
   const said = textOf(error)
   switch (sqlState(error)) {
     case '28P01':
       return `refuses the password of ${role}; give the right one, or set a new one with ALTER ROLE`
     case '28000':
+      if (user === null)
+        return `refuses a connection string without a user (${said}); put USER@ before the host, or set PGUSER`
       return `refuses ${role} (${said}); create the role, or allow it in pg_hba.conf with this sslmode`
     case '3D000':
       return `has no database ${quoted(database)}; create it, or name another in the connection string`

@@ -129,9 +129,15 @@ export function requestCases(when: Case): void {
     const waitsSince = scene.now
     const stayed = await decide(scene, [stay])
     scene.advance(10)
-    await decide(scene, [stay])
-    assert.deepEqual([stayed.requests, stayed.decided], [['applied'], []])
-    const waiting = (await scene.store.launch('a', group))!
+    const repeated = await decide(scene, [stay])
+    const {executions: none, ...waiting} = (await scene.store.launch('a', group))!
+    assert.deepEqual(none, [])
+    assert.deepEqual(stayed, {
+      ...stayed,
+      requests: ['applied'],
+      decided: [{launch: waiting, targets: []}],
+    })
+    assert.deepEqual([repeated.requests, repeated.decided], [['applied'], []])
     assert.deepEqual([waiting.reason, waiting.storedAt], ['waits_for_node', waitsSince])
     assert.deepEqual((await scene.store.totals()).waitingMs, 10)
     const other = await scene.submit('b')

@@ -60,6 +60,11 @@ const ROWS: readonly (readonly [what: string, address: string, says: RegExp])[] 
   ['no password for MD5', 'old@HOST/postgres', NONE_GIVEN],
   ['no password for clear-text authentication', 'plain@HOST/postgres', NONE_GIVEN],
   ['a wrong password', 'strict:wrong-one@HOST/postgres', WRONG],
+  [
+    'no user',
+    'HOST/postgres',
+    /a connection string without a user \(.+\); put USER@ before the host, or set PGUSER/,
+  ],
   ['a role that does not exist', 'nobody@HOST/postgres', /refuses role "nobody" \(.+\); create/],
   [
     'a role that pg_hba.conf refuses',

@@ -1,6 +1,6 @@
 /**
- * Why jobs do not run as planned: firing is paused, or a launch waits for a node. The statement that reads a job
- * says in `DISTURBANCES` whether there is anything to find, so that a store without any reads nothing more.
+ * Why jobs do not run as planned: firing is paused, or a launch waits for a node. The statement that reads a
+ * job says in `DISTURBANCES` whether there is anything to find: a store without any reads nothing more.
  */
 import type {JobConditions, JobRecord, ShownJob} from '../../../core/job.ts'
 import {pausedUntil} from '../../../core/firing.ts'

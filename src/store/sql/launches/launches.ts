@@ -235,11 +235,13 @@ function* applyRequests(
       decided.push({launch, targets: []})
     } else if (request.reason !== row.reason) {
       // The wait for the new reason starts now.
+      const launch = {...row, reason: request.reason, storedAt: tx.now}
       yield* send(`UPDATE launches SET reason = ?, stored_at = ? WHERE group_id = ?`, [
-        request.reason,
-        tx.now,
+        launch.reason,
+        launch.storedAt,
         row.group,
       ])
+      decided.push({launch, targets: []})
     }
     rows.delete(request.group)
     applied.push('applied')
