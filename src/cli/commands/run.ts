@@ -73,7 +73,7 @@ async function endOf(session: Session, name: string, group: string): Promise<Lau
 /** Events after which a launch of the job may have ended. */
 const ENDS: ReadonlySet<string> = new Set(['execution_finished', 'launch_decided', 'job_deleted'])
 
-/** Calls `notify` when the stream of events is open, and for each event that may be the end. Throws `CallFailed`. */
+/** Calls `notify` when the stream is open, and for each event that may be the end. Throws `CallFailed`. */
 async function listen(
   {client}: Session,
   name: string,

@@ -35,7 +35,7 @@ export function sendJson(
   return reply.code(status).header('content-type', JSON_TYPE).send(text)
 }
 
-/** A job in a list or a reply; replies to a change have no conditions. It names only those dependents that the caller may read. */
+/** A job in a reply; replies to a change have no conditions. Names only dependents the caller may read. */
 export function encodeJobFor(request: FastifyRequest, job: ShownJob): JobJson {
   if (job.dependentJobs.length === 0) return encodeJob(job)
   return encodeJob({...job, dependentJobs: shownJobs(callerOf(request), job.dependentJobs)})

@@ -119,7 +119,7 @@ function refusal(error: DatabaseError, role: string, {database, user}: Address):
       return `refuses the password of ${role}; give the right one, or set a new one with ALTER ROLE`
     case '28000':
       if (user === null)
-        return `refuses a connection string without a user (${said}); put USER@ before the host, or set PGUSER`
+        return `refuses a login without a user (${said}); put USER@ before the host, or set PGUSER`
       return `refuses ${role} (${said}); create the role, or allow it in pg_hba.conf with this sslmode`
     case '3D000':
       return `has no database ${quoted(database)}; create it, or name another in the connection string`

@@ -63,7 +63,7 @@ const ROWS: readonly (readonly [what: string, address: string, says: RegExp])[] 
   [
     'no user',
     'HOST/postgres',
-    /a connection string without a user \(.+\); put USER@ before the host, or set PGUSER/,
+    /a login without a user \(.+\); put USER@ before the host, or set PGUSER/,
   ],
   ['a role that does not exist', 'nobody@HOST/postgres', /refuses role "nobody" \(.+\); create/],
   [
