@@ -276,7 +276,7 @@ export function submitCases(when: Case): void {
 
   when('a job that was deleted and created again is not the one that was read', async (scene) => {
     const {store} = scene
-    const request = {ifMatch: [1], createOnly: false, runOnCreate: false, idempotency: null}
+    const request = {ifMatch: [1, 2], createOnly: false, runOnCreate: false, idempotency: null}
     const {id: onlyJob} = await scene.submit('a')
     await store.deleteJob('a')
     const spec = aSpec('a', {retries: 1})
@@ -284,7 +284,7 @@ export function submitCases(when: Case): void {
     assert.deepEqual(gone, {kind: 'precondition', revision: null})
     const {id} = await scene.submit('a')
     const other = await store.submit({...request, spec, onlyJob})
-    assert.deepEqual(other, {kind: 'precondition', revision: 1})
+    assert.deepEqual(other, {kind: 'precondition', revision: 2})
     assert.equal((await store.submit({...request, spec, onlyJob: id})).kind, 'stored')
   })
 

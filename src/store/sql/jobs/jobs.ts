@@ -130,17 +130,19 @@ const LAST_REVISION = `SELECT COALESCE(max(revision), 0) AS revision FROM (
   SELECT revision FROM (SELECT revision FROM jobs
     WHERE name = ? AND deleted_at IS NOT NULL ORDER BY id DESC LIMIT 1) AS gone
   UNION ALL SELECT revision_before FROM (SELECT revision_before FROM audit
-    WHERE target = ? AND action = 'job.delete' AND result = 'done' ORDER BY id DESC LIMIT 1) AS deleted
+    WHERE target = ? AND action = 'job.delete' AND result = 'done'
+    AND NOT EXISTS (SELECT 1 FROM jobs WHERE name = ? AND deleted_at IS NULL)
+    ORDER BY id DESC LIMIT 1) AS deleted
 ) AS known`
 
 /**
  * First revisions of jobs to be created, by name: above that of a deleted job of the name, whose `ETag` must
- * not match the new one. Only names without a live job: it may read all audit entries of the others.
+ * not match the new one. That of a live job is not looked up in its audit entries, which may be many.
  */
 export function* firstRevisions(names: readonly string[]): Query<ReadonlyMap<string, number>> {
   const rows = yield* oneEach<{revision: number}>(
     LAST_REVISION,
-    names.map((name) => [name, name]),
+    names.map((name) => [name, name, name]),
   )
   return new Map(names.map((name, index) => [name, rows[index]!.revision + 1]))
 }

@@ -86,19 +86,20 @@ function* submitWave(tx: Transaction, requests: readonly SubmitRequest[]): Query
   const names = requests.map(({spec}) => spec.name)
   const running = requests.filter(({runOnCreate}) => runOnCreate)
   // Numbers are taken before it is known who needs one: that saves a round trip, and gaps do not matter.
-  const [existing, earlier, paused, {zone, changes}, refusals, ids, groups] = yield* together(
-    lockJobs(tx, names),
-    findReplies<SubmitResult>(
-      tx,
-      requests.map(({idempotency}) => idempotency),
-    ),
-    isPaused(),
-    zoning(),
-    parentProblems(requests),
-    tx.dialect.takeNumbers('job', requests.length),
-    running.length === 0 ? together() : tx.dialect.takeNumbers('launch', running.length),
-  )
-  const first = yield* firstRevisions(names.filter((_name, index) => existing[index] === null))
+  const [existing, first, earlier, paused, {zone, changes}, refusals, ids, groups] =
+    yield* together(
+      lockJobs(tx, names),
+      firstRevisions(names),
+      findReplies<SubmitResult>(
+        tx,
+        requests.map(({idempotency}) => idempotency),
+      ),
+      isPaused(),
+      zoning(),
+      parentProblems(requests),
+      tx.dialect.takeNumbers('job', requests.length),
+      running.length === 0 ? together() : tx.dialect.takeNumbers('launch', running.length),
+    )
   const results: (SubmitResult | null)[] = []
   const fresh: (NewJob & {readonly id: number})[] = []
   const redefined: Redefinition[] = []
@@ -116,7 +117,7 @@ function* submitWave(tx: Transaction, requests: readonly SubmitRequest[]): Query
     if (refusal !== null) continue
     const spec = withOwner(request.spec, known, request.defaultOwner)
     const planned = planDefinition(known, spec, tx.now, zone, true, changes)
-    const change = {...planned, revision: first.get(spec.name) ?? planned.revision}
+    const change = known === null ? {...planned, revision: first.get(spec.name)!} : planned
     const id = known?.id ?? ids[index]!
     if (known === null) fresh.push({...change, id, spec, counters: ZERO_COUNTERS, status: ''})
     else redefined.push({existing: known, spec, change})
