@@ -129,7 +129,8 @@ export function auditCases(when: Case): void {
     // A job of the same name has a history of its own.
     await store.submit({...SUBMIT, spec: aSpec('a', {schedule: '@every 9h'})})
     assert.equal((await store.revisions('a', ALL_ROWS))!.total, 1)
-    assert.equal((await store.revision('a', 1))!.spec.schedule, '@every 9h')
+    assert.equal(await store.revision('a', 4), null)
+    assert.equal((await store.revision('a', 5))!.spec.schedule, '@every 9h')
   })
 
   when('a submit of an earlier revision says so', async (scene) => {
