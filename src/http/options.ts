@@ -5,7 +5,7 @@ import type {AgentHub} from '../agents/server/hub.ts'
 import type {OidcSignIn, SignInFailed} from './security/oidc.ts'
 import type {Actor} from '../core/audit.ts'
 import type {Principal} from '../core/access/authorization.ts'
-import type {RefusalCode} from '../core/errors.ts'
+import type {ErrorCode} from '../core/error-codes.ts'
 import type {AccessTable} from '../identity/token-cache.ts'
 
 export interface HttpOptions {
@@ -92,7 +92,7 @@ export interface RefusedRequest {
   readonly joining?: {readonly node: string; readonly why: string}
   /** Name of the job in the body; absent or `null` = unknown. */
   readonly job?: string | null
-  readonly code: RefusalCode
+  readonly code: ErrorCode
 }
 
 export interface FailedRequest {

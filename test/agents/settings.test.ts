@@ -1,16 +1,11 @@
-/** Settings of an agent: values and defaults, refusals, and that docs/reference/agents.md lists them all. */
+/** Settings of an agent: values, defaults and refusals. */
 import assert from 'node:assert/strict'
-import {readFileSync} from 'node:fs'
-import {join} from 'node:path'
 import {test} from 'node:test'
 import {AGENT_SLOTS_MAX, loadAgentConfig} from '../../src/config/agent.ts'
-import {AGENT_OPTIONS} from '../../src/config/commands.ts'
-import {CONFIG_OPTION} from '../../src/config/options.ts'
 import type {Host} from '../../src/config/read.ts'
 import {FINISHING_PER_SLOT_MAX} from '../../src/node/runner.ts'
 import {agentUrl} from '../../src/agents/client/socket.ts'
 import {CLAIMS_MAX} from '../../src/agents/protocol.ts'
-import {settingRow} from '../docs/rows.ts'
 
 const HOST: Host = {
   name: 'press room',
@@ -108,13 +103,4 @@ test('a token sent unencrypted to another machine causes a warning', () => {
 test('the WebSocket address is derived from the server URL', () => {
   assert.equal(agentUrl('http://host:8080'), 'ws://host:8080/v1/agent')
   assert.equal(agentUrl('https://host'), 'wss://host/v1/agent')
-})
-
-test('the reference of the agent lists every setting with its text and default', () => {
-  const page = readFileSync(
-    join(import.meta.dirname, '..', '..', 'docs', 'reference', 'agents.md'),
-    'utf8',
-  )
-  const rows = page.split('\n').filter((line) => line.startsWith('| `--'))
-  assert.deepEqual(rows, [...AGENT_OPTIONS, CONFIG_OPTION].map(settingRow))
 })

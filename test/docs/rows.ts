@@ -1,4 +1,4 @@
-/** Rows of the tables of settings and limits in docs/reference, generated from the tables in the code. */
+/** Rows of the tables in docs/reference that are written from tables in the code. */
 import type {Option} from '../../src/config/option.ts'
 import {environmentName} from '../../src/config/options.ts'
 import {formatDuration} from '../../src/lib/duration.ts'
@@ -33,4 +33,16 @@ function limitText(name: string, value: number): string {
   if (name.endsWith('Ms')) return formatDuration(value)
   if (!/Bytes(Max)?$/.test(name)) return value.toLocaleString('en-US')
   return value >= 2 ** 20 ? `${value / 2 ** 20} MiB` : `${value / 2 ** 10} KiB`
+}
+
+export function errorRow(
+  code: string,
+  row: {readonly status: number; readonly when: string; readonly fix: string},
+): string {
+  return tableRow([`\`${code}\``, String(row.status), row.when, row.fix])
+}
+
+/** Row of a Markdown table; a cell without text is one blank. */
+function tableRow(cells: readonly string[]): string {
+  return `|${cells.map((cell) => (cell === '' ? ' |' : ` ${cell} |`)).join('')}`
 }

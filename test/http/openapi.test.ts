@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {Validator} from '@seriousme/openapi-schema-validator'
-import {REFUSAL_STATUSES} from '../../src/http/api/errors.ts'
+import {ERROR_CODES} from '../../src/core/error-codes.ts'
 import {startApi, type Api} from './harness.ts'
 
 interface Parameter {
@@ -138,7 +138,7 @@ test('operations have unique ids, summaries and error statuses; every $ref resol
   const operations = operationsOf(document)
   const ids = operations.map(({operation}) => operation.operationId)
   assert.equal(new Set(ids).size, ids.length)
-  const statuses = new Set(Object.values(REFUSAL_STATUSES).map(String))
+  const statuses = new Set(Object.values(ERROR_CODES).map(({status}) => String(status)))
   for (const {path, operation} of operations) {
     assert.notEqual(operation.summary ?? '', '', path)
     for (const {name, description} of operation.parameters ?? [])

@@ -3,8 +3,9 @@
  * neither a `DomainError` nor the client's fault is internal: status 500 with an id, and no details.
  */
 import type {Socket} from 'node:net'
-import {DomainError, REFUSAL_TITLES, type RefusalCode} from '../../core/errors.ts'
+import {DomainError} from '../../core/errors.ts'
 import {type Finding, sentenceOf} from '../../core/findings.ts'
+import {type ErrorCode, ERROR_CODES} from '../../core/error-codes.ts'
 import type {ProblemJson} from '../../wire/cluster.ts'
 import {QueryProblem} from '../../wire/query.ts'
 import {endConnection} from '../security/connections.ts'
@@ -17,71 +18,6 @@ const ALWAYS_PROBLEM: ReadonlySet<number> = new Set([401, 403, 421, 422, 429])
 /** Statuses that are a problem document even as the reply to a submit. */
 export function isAlwaysProblem(status: number): boolean {
   return ALWAYS_PROBLEM.has(status)
-}
-
-/** The HTTP status of every error code. */
-export const REFUSAL_STATUSES: Readonly<Record<RefusalCode, number>> = {
-  payload_unparsable: 400,
-  job_invalid: 400,
-  body_invalid: 400,
-  query_invalid: 400,
-  parameter_unknown: 400,
-  schedule_invalid: 400,
-  policy_invalid: 400,
-  token_invalid: 400,
-  secret_invalid: 400,
-  restore_invalid: 400,
-  request_malformed: 400,
-  token_required: 401,
-  session_refused: 403,
-  token_not_configured: 403,
-  not_allowed: 403,
-  origin_refused: 403,
-  route_unknown: 404,
-  job_unknown: 404,
-  parent_unknown: 404,
-  execution_unknown: 404,
-  launch_unknown: 404,
-  revision_unknown: 404,
-  policy_unknown: 404,
-  token_unknown: 404,
-  secret_unknown: 404,
-  session_unknown: 404,
-  member_unknown: 404,
-  method_not_allowed: 405,
-  request_timeout: 408,
-  launch_open: 409,
-  no_target: 409,
-  job_has_dependents: 409,
-  execution_over: 409,
-  member_present: 409,
-  member_ambiguous: 409,
-  token_not_first: 409,
-  too_many_tokens: 409,
-  secret_key_unusable: 409,
-  too_many_secrets: 409,
-  too_many_pauses: 409,
-  backup_running: 409,
-  restore_running: 409,
-  idempotency_in_progress: 409,
-  precondition_failed: 412,
-  body_too_large: 413,
-  encoding_unsupported: 415,
-  expectation_unsupported: 417,
-  host_not_served: 421,
-  idempotency_mismatch: 422,
-  too_many_failures: 429,
-  too_many_sessions: 429,
-  too_many_runs: 429,
-  headers_too_large: 431,
-  internal: 500,
-  submissions_paused: 503,
-  store_unavailable: 503,
-  outcome_unknown: 503,
-  no_leader: 503,
-  too_many_streams: 503,
-  too_many_lists: 503,
-  too_many_agents: 503,
 }
 
 const BEARER = 'Bearer realm="belfry"'
@@ -109,7 +45,7 @@ export function errorReply(
   refusal: DomainError,
   {asText, pretty, isScript}: ErrorForm,
 ): ErrorReply {
-  const status = REFUSAL_STATUSES[refusal.code]
+  const status = ERROR_CODES[refusal.code].status
   const headers: Record<string, string | string[]> = {}
   if (refusal.retryAfterSeconds !== null)
     headers['retry-after'] = String(Math.ceil(refusal.retryAfterSeconds))
@@ -151,15 +87,15 @@ export function tooLarge(cause?: unknown): DomainError {
 }
 
 function problemOf(
-  code: RefusalCode,
+  code: ErrorCode,
   detail: string,
   members: Readonly<Record<string, unknown>> = {},
 ): ProblemJson {
   return {
     ...members,
     type: `urn:belfry:error:${code}`,
-    title: REFUSAL_TITLES[code],
-    status: REFUSAL_STATUSES[code],
+    title: ERROR_CODES[code].title,
+    status: ERROR_CODES[code].status,
     detail,
     message: detail,
     code,
@@ -173,7 +109,7 @@ function clientStatusOf(error: unknown): number | null {
   return typeof statusCode === 'number' && statusCode >= 400 && statusCode < 500 ? statusCode : null
 }
 
-const PARSER_CODES: Readonly<Record<string, RefusalCode>> = {
+const PARSER_CODES: Readonly<Record<string, ErrorCode>> = {
   HPE_HEADER_OVERFLOW: 'headers_too_large',
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
 }
@@ -209,8 +145,8 @@ export function replyToMalformedRequest(
     return
   }
   const code = PARSER_CODES[error.code ?? ''] ?? 'request_malformed'
-  const status = REFUSAL_STATUSES[code]
-  const body = JSON.stringify(problemOf(code, `${REFUSAL_TITLES[code]}.`))
+  const status = ERROR_CODES[code].status
+  const body = JSON.stringify(problemOf(code, `${ERROR_CODES[code].title}.`))
   endConnection(
     socket,
     [

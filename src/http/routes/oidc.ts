@@ -6,9 +6,9 @@
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {actorOf} from '../../core/audit.ts'
 import {NO_RULES, type Principal, type TokenKind} from '../../core/access/authorization.ts'
+import {ERROR_CODES} from '../../core/error-codes.ts'
 import {DomainError} from '../../core/errors.ts'
 import type {Operations} from '../../operations/operations.ts'
-import {REFUSAL_STATUSES} from '../api/errors.ts'
 import {
   CALLBACK_PATH,
   OIDC_PATH,
@@ -90,7 +90,7 @@ const RETRY = {href: '/ui/', label: 'Back to the sign-in'}
 function asFailure(error: unknown): SignInFailed {
   if (error instanceof SignInFailed) return error
   if (error instanceof DomainError)
-    return new SignInFailed(REFUSAL_STATUSES[error.code], error.message, error)
+    return new SignInFailed(ERROR_CODES[error.code].status, error.message, error)
   throw error
 }
 

@@ -3,7 +3,7 @@
  * delays no request, and adds few rows. They are lost if the process dies before the next write.
  */
 import {type Actor, actorOf} from '../../core/audit.ts'
-import type {RefusalCode} from '../../core/errors.ts'
+import {ERROR_CODES, type ErrorCode} from '../../core/error-codes.ts'
 import {Loop, type Service} from '../../lib/loop.ts'
 import {LOCAL} from '../../identity/token-cache.ts'
 import {readWithDeadline} from '../../identity/store-deadlines.ts'
@@ -11,7 +11,6 @@ import type {AuditStore, Change} from '../../ports/audit-store.ts'
 import type {Events} from '../../ports/events.ts'
 import type {Clock} from '../../ports/runtime.ts'
 import {networkOf} from './auth.ts'
-import {REFUSAL_STATUSES} from '../api/errors.ts'
 import type {RefusedRequest} from '../options.ts'
 
 export const REFUSALS_EVERY_MS = 10_000
@@ -31,7 +30,7 @@ interface Seen {
   readonly actor: Actor
   readonly on: 'path' | 'job' | 'member'
   target: string
-  readonly code: RefusalCode
+  readonly code: ErrorCode
   /** `''` = of several methods. */
   method: string
   readonly why: string
@@ -39,8 +38,8 @@ interface Seen {
 }
 
 /** True if a request with this error was refused access. */
-export function isRefusedAccess(code: RefusalCode): boolean {
-  return [401, 403].includes(REFUSAL_STATUSES[code]) || code === 'too_many_failures'
+export function isRefusedAccess(code: ErrorCode): boolean {
+  return [401, 403].includes(ERROR_CODES[code].status) || code === 'too_many_failures'
 }
 
 export class RefusalLog implements Service {
@@ -169,7 +168,7 @@ const REFUSED = {action: 'access.refused', result: 'refused'} as const
 function changesOf({seen, others}: Window): Change[] {
   const changes = [...seen.values()].map((refused): Change => {
     const {actor, on, target, code, method, why, count} = refused
-    const what = `${method} ${REFUSAL_STATUSES[code]} ${code}`.trim()
+    const what = `${method} ${ERROR_CODES[code].status} ${code}`.trim()
     const times = count === 1 ? what : `${what}, ${count} times`
     const detail = why === '' ? times : `${times}: ${why}`
     return {...REFUSED, actor, on, target, detail}

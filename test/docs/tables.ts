@@ -1,0 +1,61 @@
+/** Tables of docs/reference that are written from tables in the code, by `node test/docs/write-tables.ts`. */
+import {readFileSync} from 'node:fs'
+import {join} from 'node:path'
+import {AGENT_OPTIONS} from '../../src/config/commands.ts'
+import {LIMITS} from '../../src/config/limits.ts'
+import {CONFIG_OPTION, OPTIONS} from '../../src/config/options.ts'
+import {ERROR_CODES} from '../../src/core/error-codes.ts'
+import {errorRow, limitRow, settingRow} from './rows.ts'
+
+interface Table {
+  /** File in docs/reference. */
+  readonly page: string
+  /** Line of the page; the table is the first one below it. */
+  readonly below: string
+  readonly rows: readonly string[]
+}
+
+export const TABLES: readonly Table[] = [
+  {
+    page: 'configuration.md',
+    below: '## Settings of `belfry server`',
+    rows: [...OPTIONS, CONFIG_OPTION].map(settingRow),
+  },
+  {
+    page: 'agents.md',
+    below: '## Settings of `belfry agent`',
+    rows: [...AGENT_OPTIONS, CONFIG_OPTION].map(settingRow),
+  },
+  {
+    page: 'limits.md',
+    below: '## All limits',
+    rows: Object.entries(LIMITS).map(([name, limit]) => limitRow(name, limit)),
+  },
+  {
+    page: 'errors.md',
+    below: '# Errors',
+    rows: Object.entries(ERROR_CODES).map(([code, row]) => errorRow(code, row)),
+  },
+]
+
+export function pathOf({page}: Table): string {
+  return join(import.meta.dirname, '..', '..', 'docs', 'reference', page)
+}
+
+/** The page as it is, in three parts: `rows` is the body of the table. */
+export function partsOf(table: Table): {
+  readonly before: readonly string[]
+  readonly rows: readonly string[]
+  readonly after: readonly string[]
+} {
+  const lines = readFileSync(pathOf(table), 'utf8').split('\n')
+  const place = lines.indexOf(table.below)
+  if (place === -1) throw new Error(`${table.page} has no line "${table.below}".`)
+  const first = lines.findIndex((line, index) => line.startsWith('|---') && index > place) + 1
+  const end = lines.findIndex((line, index) => index >= first && !line.startsWith('|'))
+  return {
+    before: lines.slice(0, first),
+    rows: lines.slice(first, end),
+    after: lines.slice(end),
+  }
+}
