@@ -80,10 +80,12 @@ export class ScheduledBackups implements Service {
   async #backUp(now: number, before: BackupState, nextAt: number | null): Promise<void> {
     const {store, term, events, clock, keep, nodeName: node, onTermOver} = this.#options
     const startedAt = clock.monotonicMs()
+    let state = before
     try {
       const {file, bytes, removeOld} = await this.#write(now)
-      const state = {...NO_BACKUP, lastAt: now, file, bytes, node, dueAt: nextAt}
-      await store.recordBackup({term, state})
+      const made = {...NO_BACKUP, lastAt: now, file, bytes, node, dueAt: nextAt}
+      await store.recordBackup({term, state: made})
+      state = made
       events.emit('backup_made', {file, bytes, duration_ms: clock.monotonicMs() - startedAt})
       await removeOld(keep)
     } catch (error) {
@@ -92,7 +94,8 @@ export class ScheduledBackups implements Service {
       const message = error instanceof Error ? error.message : String(error)
       if (this.#isStopped) return
       events.emit('backup_failed', {message})
-      await this.#recordFailure({...before, failedAt: now, failure: message})
+      // A backup counts also if old ones cannot be deleted: it is not repeated.
+      await this.#recordFailure({...state, failedAt: now, failure: message})
     }
   }
 

@@ -1,6 +1,6 @@
 /** Scheduled backups: when the leader makes one, what it leaves when it fails, and which files it deletes. */
 import assert from 'node:assert/strict'
-import {mkdtempSync, readdirSync, rmSync, statSync, writeFileSync} from 'node:fs'
+import {mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {test, type TestContext} from 'node:test'
@@ -28,14 +28,19 @@ function aCluster(t: TestContext) {
     state: null as BackupState | null,
     problem: null as string | null,
     isOver: false,
+    keep: 2,
+    /** Called when a draft is written. */
+    writing: async () => {},
     files: () => readdirSync(path).toSorted(),
     made: () => events.of('backup_made').length,
     failed: () => events.of('backup_failed').length,
-    /** A leader's service; `keep` is 2. */
     leader: () =>
       new ScheduledBackups({
         store: {
-          backup: async (target) => writeFileSync(target, 'a backup'),
+          backup: async (target) => {
+            writeFileSync(target, 'a backup')
+            await cluster.writing()
+          },
           defaultTimezone: async () => 'UTC',
           backupState: async () => ({now: clock.now(), state: cluster.state}),
           recordBackup: async ({state}) => {
@@ -46,7 +51,7 @@ function aCluster(t: TestContext) {
         directory: async () => new BackupDirectory(path, STORE),
         check: async () => cluster.problem,
         schedule: '@hourly',
-        keep: 2,
+        keep: cluster.keep,
         nodeName: 'a',
         term: 1,
         onTermOver: () => {},
@@ -120,4 +125,88 @@ test('a backup that cannot be read back leaves no file, deletes none, and is tri
   await cluster.turned(3, 11 * 60_000)
   assert.equal(backupProblem(cluster.state, cluster.clock.now()), null)
   await cluster.clock.finish(leader.stop())
+})
+
+test('with one backup kept, the newest stays', async (t) => {
+  const cluster = aCluster(t)
+  cluster.keep = 1
+  const leader = cluster.leader()
+  leader.start()
+  for (let count = 1; count <= 3; count += 1) {
+    await cluster.turned(count, count === 1 ? 1 : HOUR)
+    await until('old ones are deleted', () => cluster.files().length === 1)
+    assert.equal(cluster.state?.file, join(cluster.path, cluster.files()[0]!))
+  }
+  await cluster.clock.finish(leader.stop())
+})
+
+test('a full disk, or a directory that is away, leaves the older backups and no draft', async (t) => {
+  const cluster = aCluster(t)
+  const leader = cluster.leader()
+  leader.start()
+  await cluster.turned(1, 1)
+  const good = cluster.files()
+  cluster.writing = () => Promise.reject(new Error('the disk is full'))
+  await cluster.turned(2, HOUR)
+  await until('it is stored', () => cluster.state?.failure === 'the disk is full')
+  assert.deepEqual(cluster.files(), good)
+  assert.equal(cluster.state?.file, join(cluster.path, good[0]!))
+  cluster.writing = async () => {}
+  rmSync(cluster.path, {recursive: true})
+  writeFileSync(cluster.path, 'no directory')
+  await cluster.turned(3, 11 * 60_000)
+  await until('it is stored', () => /EEXIST|ENOTDIR/.test(cluster.state?.failure ?? ''))
+  rmSync(cluster.path)
+  await cluster.turned(4, 11 * 60_000)
+  assert.deepEqual([cluster.made(), cluster.files().length], [2, 1])
+  assert.equal(backupProblem(cluster.state, cluster.clock.now()), null)
+  await cluster.clock.finish(leader.stop())
+})
+
+test('old backups that cannot be deleted are a problem, and the new one is not repeated', async (t) => {
+  const cluster = aCluster(t)
+  cluster.keep = 1
+  // A directory is not deleted as a file.
+  mkdirSync(join(cluster.path, `${PREFIX}20000101T000000Z.sqlite`))
+  const leader = cluster.leader()
+  leader.start()
+  await cluster.turned(2, 1)
+  await until('it is stored', () => cluster.state?.failedAt !== null)
+  assert.notEqual(cluster.state?.lastAt, null)
+  assert.match(backupProblem(cluster.state, cluster.clock.now())!, /^the last backup failed/)
+  await cluster.clock.advance(11 * 60_000)
+  assert.equal(cluster.made(), 1)
+  await cluster.clock.finish(leader.stop())
+})
+
+test('a backup that is written when the term ends is discarded, and the next leader makes it', async (t) => {
+  const cluster = aCluster(t)
+  const written = Promise.withResolvers<void>()
+  cluster.writing = () => written.promise
+  const first = cluster.leader()
+  first.start()
+  await cluster.clock.advance(1)
+  await until('a draft is written', () => cluster.files().length === 1)
+  await cluster.clock.finish(first.stop())
+  written.resolve()
+  await until('the draft is removed', () => cluster.files().length === 0)
+  assert.deepEqual([cluster.state?.lastAt ?? null, cluster.failed()], [null, 0])
+  const second = cluster.leader()
+  second.start()
+  await cluster.turned(1, 1)
+  assert.equal(cluster.files().length, 1)
+  await cluster.clock.finish(second.stop())
+})
+
+test('a leader whose term is over records no backup', async (t) => {
+  const cluster = aCluster(t)
+  cluster.isOver = true
+  const leader = cluster.leader()
+  leader.start()
+  await cluster.clock.advance(1)
+  await until('the file is complete', () =>
+    cluster.files().some((name) => name.endsWith('Z.sqlite')),
+  )
+  await cluster.clock.finish(leader.stop())
+  assert.deepEqual([cluster.made(), cluster.failed(), cluster.state], [0, 0, null])
 })

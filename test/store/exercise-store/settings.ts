@@ -1,5 +1,7 @@
 /** Settings of the whole store: its info, policies, the time zone, readiness, closing. */
 import assert from 'node:assert/strict'
+import {NO_BACKUP} from '../../../src/core/backup.ts'
+import {TermOver} from '../../../src/ports/store-errors.ts'
 import type {Case} from './case.ts'
 import {aRow, HOUR} from './scene.ts'
 
@@ -12,6 +14,16 @@ export function settingsCases(when: Case): void {
     assert.notEqual(info.incarnation, info.clusterId)
     assert.deepEqual(info.warnings, [])
     assert(Object.keys(info.durability).length > 0)
+  })
+
+  when('the state of scheduled backups changes only in the term of the leader', async (scene) => {
+    const {store, term, now} = scene
+    assert.deepEqual(await store.backupState(), {now, state: null})
+    const made = {...NO_BACKUP, lastAt: now, file: '/b', bytes: 7, node: 'a', dueAt: now + HOUR}
+    await store.recordBackup({term, state: made})
+    assert.deepEqual(await store.backupState(), {now, state: made})
+    await assert.rejects(store.recordBackup({term: term - 1, state: NO_BACKUP}), TermOver)
+    assert.deepEqual((await store.backupState()).state, made)
   })
 
   when('the first time zone stays', async (scene) => {
