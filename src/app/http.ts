@@ -157,6 +157,7 @@ function httpLimitsOf(limits: Limits) {
   const {connectionsMax, networkConnectionsPercent, reservedConnectionsPercent} = limits
   const {anonymousKeepAliveMs, streamsMax, tokenStreamsMax} = limits
   const {agentsMax, agentTokenLinksMax, joinTokenLinksMax} = limits
+  const {agentConnectGapMs, agentConnectsPerSecond} = limits
   return {
     bodyBytesMax,
     restoreBytesMax,
@@ -171,6 +172,8 @@ function httpLimitsOf(limits: Limits) {
     agentsMax,
     agentTokenLinksMax,
     joinTokenLinksMax,
+    agentConnectGapMs,
+    agentConnectsPerSecond,
   }
 }
 

@@ -70,6 +70,15 @@ export const LIMITS = {
     value: 200,
     reason: 'a large fleet joins at once, each agent for a moment; one token cannot fill a server',
   },
+  agentConnectGapMs: {
+    value: 5_000,
+    reason:
+      'an agent that was refused comes back in time for its heartbeat; each join is several writes',
+  },
+  agentConnectsPerSecond: {
+    value: 20,
+    reason: 'some percent of a processor; for agents that reconnect more than twice in 30 s',
+  },
   agentItemsPerSecond: {
     value: 2_000,
     reason: 'claims and results of one agent: some times what 256 slots with short commands need',
@@ -359,6 +368,7 @@ export function assertLimits(limits: Limits): void {
       limits.agentTokenLinksMax < limits.joinTokenLinksMax,
       'a token of one agent needs fewer links',
     ],
+    [limits.agentConnectGapMs < limits.failedAfterMs, 'an agent that waits is not failed'],
   ]
   for (const [holds, relation] of relations) assert(holds, `limits: ${relation}`)
 }

@@ -431,7 +431,7 @@ export const ERROR_CODES = {
     title: 'Too many connected agents',
     when:
       '2,000 agents are connected to this server, as many with this token as it may have (8 of ' +
-      'type `agent`, 200 of type `join`), or it is shutting down.',
+      'type `agent`, 200 of type `join`), this token connects again and again, or it is shutting down.',
     fix: 'Nothing: the agent connects to another server, or tries again.',
   },
 } as const satisfies Record<string, ErrorRow>

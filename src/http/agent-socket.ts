@@ -1,8 +1,8 @@
 /**
  * The WebSocket endpoint for agents. Its upgrade requests are authenticated like all requests, before a
  * connection is opened, and need a token for agents. A connection ends with its token. This file limits what
- * a connection may cost (backpressure, message size, hello timeout), and how many a token may have; the hub
- * handles the messages.
+ * a connection may cost (backpressure, message size, hello timeout); `agent-links.ts` limits how many there
+ * are, and the hub handles the messages.
  */
 import {STATUS_CODES, type IncomingMessage} from 'node:http'
 import type {Duplex} from 'node:stream'
@@ -15,6 +15,7 @@ import type {Principal} from '../core/access/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import type {AccessTable} from '../identity/token-cache.ts'
 import type {Clock} from '../ports/runtime.ts'
+import {type LinkLimits, type LinkRefusal, Links} from './agent-links.ts'
 import {type Authenticator, authRequestOf} from './security/auth.ts'
 import {type Connections, endConnection} from './security/connections.ts'
 import {BARE_HEADERS, errorReply, headerLines} from './api/errors.ts'
@@ -72,7 +73,7 @@ export function listenForAgents(
     maxPayload: AGENT_MESSAGE_BYTES_MAX,
     clientTracking: true,
   })
-  const links = new Links(limits)
+  const links = new Links(limits, clock)
   let isClosing = false
   const upgrade = async (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     // A session is for pages: it is no agent's, whatever its token may do.
@@ -87,7 +88,7 @@ export function listenForAgents(
       return rejectUpgrade(socket, why)
     }
     connections.trust(request, null)
-    const full = isClosing ? 'the server shuts down' : links.whyFull(principal)
+    const full = isClosing ? SHUTS_DOWN : links.refusal(principal)
     if (full !== null) return rejectUpgrade(socket, tooMany(full))
     sockets.handleUpgrade(request, socket, head, (webSocket) => {
       links.add(principal, webSocket)
@@ -119,58 +120,12 @@ function notAllowed(): DomainError {
   return new DomainError('not_allowed', `The token may not connect an agent. ${fix}`)
 }
 
-function tooMany(why: string): DomainError {
+const SHUTS_DOWN: LinkRefusal = {why: 'the server shuts down', retryAfterMs: 5_000}
+
+function tooMany({why, retryAfterMs}: LinkRefusal): DomainError {
   const message = `The agent cannot connect: ${why}. Use another server, or retry later.`
-  return new DomainError('too_many_agents', message, {retryAfterSeconds: 5})
-}
-
-type LinkLimits = Pick<HttpOptions, 'agentsMax' | 'agentTokenLinksMax' | 'joinTokenLinksMax'>
-
-/**
- * Open connections. One token cannot take the places of all agents, and connections without a message none:
- * if all places are taken, the one that waits longest for its first message is ended.
- */
-class Links {
-  readonly #limits: LinkLimits
-  readonly #ofToken = new Map<string, number>()
-  readonly #open = new Set<WebSocket>()
-  /** Connections that have sent no message yet; the oldest first. */
-  readonly #silent = new Set<WebSocket>()
-
-  constructor(limits: LinkLimits) {
-    this.#limits = limits
-  }
-
-  /** Why the caller cannot have one more; `null` = it can. */
-  whyFull({kind, accessor}: Principal): string | null {
-    const {agentsMax, agentTokenLinksMax, joinTokenLinksMax} = this.#limits
-    // A management token may connect all agents.
-    const others = kind === 'join' ? joinTokenLinksMax : Infinity
-    const ofTokenMax = kind === 'agent' ? agentTokenLinksMax : others
-    if ((this.#ofToken.get(accessor) ?? 0) >= ofTokenMax)
-      return `its token has ${ofTokenMax} connections`
-    const isFull = this.#open.size >= agentsMax && this.#silent.size === 0
-    return isFull ? `the server has ${agentsMax} agents` : null
-  }
-
-  add({accessor}: Principal, added: WebSocket): void {
-    const [oldest] = this.#silent
-    if (oldest !== undefined && this.#open.size >= this.#limits.agentsMax) {
-      this.#silent.delete(oldest)
-      oldest.terminate()
-    }
-    this.#open.add(added)
-    this.#silent.add(added)
-    this.#ofToken.set(accessor, (this.#ofToken.get(accessor) ?? 0) + 1)
-    added.once('message', () => this.#silent.delete(added))
-    added.once('close', () => {
-      this.#open.delete(added)
-      this.#silent.delete(added)
-      const left = this.#ofToken.get(accessor)! - 1
-      if (left > 0) this.#ofToken.set(accessor, left)
-      else this.#ofToken.delete(accessor)
-    })
-  }
+  const retryAfterSeconds = Math.ceil(retryAfterMs / 1_000)
+  return new DomainError('too_many_agents', message, {retryAfterSeconds})
 }
 
 function rejectUpgrade(socket: Duplex, refusal: DomainError): void {

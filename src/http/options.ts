@@ -67,6 +67,10 @@ export interface HttpOptions {
   readonly agentTokenLinksMax: number
   /** Connections of one join token. */
   readonly joinTokenLinksMax: number
+  /** Between connections of one token of type agent, after those that it may open at once. */
+  readonly agentConnectGapMs: number
+  /** Connections opened by all agents that reconnect often, and as many by each join token. */
+  readonly agentConnectsPerSecond: number
   /** Lists without a limit that are read or sent at the same time. */
   readonly longListsMax: number
 }

@@ -1,6 +1,6 @@
 /**
  * Queue of items that run in batches: items that arrive while a batch runs go together into the next one.
- * Order is kept, each caller gets the result of its own item, and nothing is run twice.
+ * Order is kept but for urgent items, each caller gets the result of its own item, and nothing is run twice.
  */
 
 export interface BatchQueueOptions<Item, Result> {
@@ -19,10 +19,14 @@ export interface BatchQueueOptions<Item, Result> {
   readonly waitingMax?: number
   /** How many of the first waiting items share the next batch, at least 1; default all, up to `itemsMax`. */
   readonly shared?: (items: readonly Item[]) => number
+  /** Items that overtake the others if more wait than a batch takes. */
+  readonly isUrgent?: (item: Item) => boolean
   /** The error of an item that is not accepted; `closed`: after `drain`. */
   readonly refusal?: (why: 'closed' | 'full') => Error
 }
 
+/** Part of a batch for urgent items. The rest is for those that wait longest, so that none waits for ever. */
+const URGENT_SHARE = 3 / 4
 /** A flush of this many items shows load: a pause then delays results by less than it saves. */
 const LOADED_ITEMS = 2
 
@@ -87,10 +91,25 @@ export class BatchQueue<Item, Result> {
   }
 
   #nextBatch(): readonly Waiting<Item, Result>[] {
-    const {itemsMax, shared} = this.#options
+    const {itemsMax, shared, isUrgent} = this.#options
+    if (isUrgent !== undefined && this.#waiting.length > itemsMax) return this.#overtaken(isUrgent)
     if (shared === undefined) return this.#waiting.splice(0, itemsMax)
     const first = this.#waiting.slice(0, itemsMax).map(({item}) => item)
     return this.#waiting.splice(0, shared(first))
+  }
+
+  /** A batch with urgent items in their share, in the order of the calls. */
+  #overtaken(isUrgent: (item: Item) => boolean): readonly Waiting<Item, Result>[] {
+    const {itemsMax} = this.#options
+    const urgent = this.#waiting.filter(({item}) => isUrgent(item))
+    const chosen = new Set(urgent.slice(0, Math.ceil(itemsMax * URGENT_SHARE)))
+    for (const each of this.#waiting) {
+      if (chosen.size === itemsMax) break
+      chosen.add(each)
+    }
+    const batch = this.#waiting.filter((each) => chosen.has(each))
+    this.#waiting = this.#waiting.filter((each) => !chosen.has(each))
+    return batch
   }
 
   async #run(batch: readonly Waiting<Item, Result>[]): Promise<void> {

@@ -116,3 +116,28 @@ test('one token cannot take the places of all agents', async (t) => {
   const again = await open(flood.headers)
   assert.equal(again.status, 101)
 })
+
+test('a token that reconnects all the time is refused before its upgrade, and no other is', async (t) => {
+  let connected = 0
+  let ended = () => {}
+  const connect = () => {
+    connected += 1
+    return {...connection, closed: () => ended()}
+  }
+  const {api, token} = await startLockedApi(t, {agents: {connect, stop: async () => {}}})
+  const [hostile, honest] = [await token('agent'), await token('agent')]
+  const statusOf = async ({headers}: {headers: Record<string, string>}) => {
+    const closed = new Promise<void>((resolve) => (ended = resolve))
+    const {socket, status} = await upgrade(api, headers)
+    socket.terminate()
+    if (status === 101) await closed
+    return status
+  }
+  const statuses: number[] = []
+  for (let count = 0; count < 12; count += 1) statuses.push(await statusOf(hostile))
+  assert.deepEqual(statuses, [...Array<number>(8).fill(101), 503, 503, 503, 503])
+  assert.equal(connected, 8)
+  assert.equal(await statusOf(honest), 101)
+  await api.clock.advance(5_000)
+  assert.equal(await statusOf(hostile), 101)
+})

@@ -190,6 +190,8 @@ export class Api {
       agentsMax: LIMITS.agentsMax.value,
       agentTokenLinksMax: LIMITS.agentTokenLinksMax.value,
       joinTokenLinksMax: LIMITS.joinTokenLinksMax.value,
+      agentConnectGapMs: LIMITS.agentConnectGapMs.value,
+      agentConnectsPerSecond: LIMITS.agentConnectsPerSecond.value,
       ...http,
     })
   }

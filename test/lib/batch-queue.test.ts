@@ -186,3 +186,21 @@ describe('a batch queue', () => {
     void queue.add(6)
   })
 })
+
+describe('a batch queue with urgent items', () => {
+  it('lets them overtake, and leaves a share of each batch to the others', async () => {
+    const batches: (readonly number[])[] = []
+    const queue = new BatchQueue<number, number>({
+      itemsMax: 4,
+      isUrgent: (item) => item >= 100,
+      flush: async (items) => {
+        batches.push(items)
+        return items
+      },
+    })
+    const items = [0, 1, 2, 3, 4, 5, 6, 7, 100, 101, 102, 103, 104]
+    const results = await Promise.all(items.map((item) => queue.add(item)))
+    assert.deepEqual(results, items)
+    assert.deepEqual(batches, [[0, 100, 101, 102], [1, 2, 103, 104], [3, 4, 5, 6], [7]])
+  })
+})

@@ -6,6 +6,7 @@ import {mkdtempSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import assert from 'node:assert/strict'
+import {test} from 'node:test'
 import {Connection} from '../../src/store/sqlite/connection.ts'
 import {storeFiles} from '../../src/store/sqlite/files.ts'
 import {openMemoryStore, openSqliteStore} from '../../src/store/sqlite/store.ts'
@@ -68,4 +69,18 @@ exerciseStore('SQLite in memory', async () => {
     advance: (ms) => clock.advance(ms),
     close: () => store.close(),
   }
+})
+
+test('a heartbeat on SQLite overtakes other writes that wait', async () => {
+  const store = openMemoryStore({
+    clock: new TurnedClock(),
+    random: countingIds(),
+    commitItemsMax: 4,
+  })
+  const order: string[] = []
+  const writes = Array.from({length: 40}, () => store.probe().then(() => order.push('other')))
+  const beat = {nodeId: 'n1', incarnation: 'life', status: 'alive'} as const
+  await Promise.all([...writes, store.beat([beat]).then(() => order.push('beat'))])
+  assert.ok(order.indexOf('beat') < 12, `after ${order.indexOf('beat')} others`)
+  await store.close()
 })

@@ -26,7 +26,16 @@ import {type ClosableWakeup, postgresWakeup} from './wakeup.ts'
 import {sharedWrites, type Write} from './write-plan.ts'
 
 /** Queues that share connections. Each uses one at a time: with one for each, no queue waits for another. */
-const SHARED_QUEUES = ['jobs', 'launch', 'claim', 'output', 'finish', 'upkeep', 'other'] as const
+const SHARED_QUEUES = [
+  'joins',
+  'jobs',
+  'launch',
+  'claim',
+  'output',
+  'finish',
+  'upkeep',
+  'other',
+] as const
 /**
  * Connections of one server: these, 1 for the lease, 1 for heartbeats and 1 for notifications. Services read
  * one at a time each: launcher, failure detector, reassigner. Two lists at a time use up two processors.

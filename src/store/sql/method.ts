@@ -28,11 +28,31 @@ export type ReaderName = 'services' | 'nodes' | 'requests' | 'lists'
 
 /**
  * Writes of one queue run one after another. Each queue has its own connection, so queues wait for each other
- * only for the same rows: a heartbeat never waits for a large launch, and a lease renewal never waits.
- * SQLite has one connection that writes, and one queue.
+ * only for the same rows: a heartbeat never waits for a large launch or a join, and a lease renewal never
+ * waits. SQLite has one connection that writes, and one queue; some writes overtake there.
  */
 export type QueueName =
-  'lease' | 'members' | 'jobs' | 'launch' | 'claim' | 'output' | 'finish' | 'upkeep' | 'other'
+  | 'lease'
+  | 'members'
+  | 'joins'
+  | 'jobs'
+  | 'launch'
+  | 'claim'
+  | 'output'
+  | 'finish'
+  | 'upkeep'
+  | 'other'
+
+/**
+ * Writes that overtake others on SQLite if more wait than one transaction takes: without them a node or a
+ * leader fails, or work waits.
+ */
+export const URGENT_QUEUES: ReadonlySet<QueueName> = new Set([
+  'lease',
+  'members',
+  'claim',
+  'finish',
+])
 
 export interface WriteMethod<Input extends readonly unknown[], Result> {
   readonly kind: 'write'

@@ -27,7 +27,7 @@ export interface WriteQueueOptions {
 export function writeQueue<Write>(
   {clock, commitItemsMax = COMMIT_ITEMS_MAX, events}: WriteQueueOptions,
   commit: (writes: readonly Write[]) => Promise<readonly unknown[]>,
-  options: Pick<BatchQueueOptions<Write, unknown>, 'flushesMax' | 'shared'> = {},
+  options: Pick<BatchQueueOptions<Write, unknown>, 'flushesMax' | 'shared' | 'isUrgent'> = {},
 ): BatchQueue<Write, unknown> {
   return new BatchQueue({
     ...options,

@@ -6,7 +6,8 @@ import {assert} from '../../lib/assert.ts'
 import type {HeldLock} from '../../platform/directory-lock.ts'
 import type {Clock, Random} from '../../ports/runtime.ts'
 import type {Store, StoreInfo} from '../../ports/store.ts'
-import {assembleStore, type StoreEngine} from '../sql/methods.ts'
+import {URGENT_QUEUES} from '../sql/method.ts'
+import {assembleStore, type StoreEngine, WRITES} from '../sql/methods.ts'
 import {DEFAULT_LIMITS, type StoreLimits} from '../sql/query.ts'
 import {identity, type Identity} from '../sql/cluster/settings.ts'
 import {writeQueue, type WriteQueueOptions} from '../sql/write-queue.ts'
@@ -152,7 +153,10 @@ function assemble(parts: Parts): Store {
     (await parts.committer.commit(writes)).map((answer) =>
       answer.ok ? answer.result : errorOf(answer.failure),
     )
-  const queue = writeQueue(options, commit, {flushesMax: BATCHES_SENT_MAX})
+  const queue = writeQueue(options, commit, {
+    flushesMax: BATCHES_SENT_MAX,
+    isUrgent: ({name}) => URGENT_QUEUES.has(WRITES[name].queue),
+  })
   let closing: Promise<void> | null = null
   const close = async () => {
     await queue.drain()

@@ -5,7 +5,7 @@ import type {BeatReply} from '../../../src/ports/node-store.ts'
 import type {Store} from '../../../src/ports/store.ts'
 import {withCluster, type Cluster} from '../../support/postgres-cluster.ts'
 import {TestPostgres} from '../../support/postgres.ts'
-import {ALL_ROWS, HOUR} from '../exercise-store/scene.ts'
+import {ALL_ROWS, anEnd, HOUR} from '../exercise-store/scene.ts'
 import {beatAs, claimAs} from '../../support/single-calls.ts'
 
 let postgres: TestPostgres
@@ -223,6 +223,30 @@ describe('a name', () => {
         )
         assert.equal(present.length, 1)
       }
+    })
+  })
+})
+
+describe('joins that wait', () => {
+  it('hold up no heartbeat, claim or result of another node', async () => {
+    await withCluster(postgres, async ({scene, first, hold, waiting}) => {
+      await scene.submit('a')
+      await scene.join('n2')
+      await scene.run('a', ['n1', 'n2'])
+      const holder = await hold(`SELECT FROM members WHERE id = 'n1' FOR UPDATE`)
+      const [member] = (await first.members()).filter(({id}) => id === 'n1')
+      const joining = Array.from({length: 20}, () => first.join({member: member!}, HOUR))
+      let joined = 0
+      for (const each of joining) void each.then(() => (joined += 1))
+      await waiting(1)
+      assert.equal(await beat(first), 'ok')
+      const {claimed} = await claim(first, 't1')
+      assert.equal(claimed.length, 1)
+      const [outcome] = await first.finish([anEnd(claimed[0]!, 'succeeded')])
+      assert.equal(outcome!.kind, 'finished')
+      assert.equal(joined, 0)
+      await holder.release()
+      for (const {kind} of await Promise.all(joining)) assert.equal(kind, 'joined')
     })
   })
 })
