@@ -62,10 +62,15 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
   const {metrics, certificate} = openServerMetrics(parts, totals, () => agents.agentCount)
   const readiness = new Readiness(clock, events, (state) => logReadiness(log, state))
   const people = await openSignIn(parts)
-  const access = new AccessTable({...parts, token: config.token, people: people?.owners})
+  const access = new AccessTable({
+    ...parts,
+    store: forClients,
+    token: config.token,
+    people: people?.owners,
+  })
   await access.refresh()
   warnOfStoredToken(access, log)
-  const refusals = new RefusalLog({store, clock, events})
+  const refusals = new RefusalLog({store: forClients, clock, events})
   const agents = await startAgentHub(parts, access, refusals)
   const http = createHttpServer(
     operationsOf({...parts, forClients: {...forClients, totals}}, access),

@@ -2,13 +2,13 @@
 import type {Config} from '../config/server.ts'
 import {findZone} from '../core/schedule/zone.ts'
 import {assert} from '../lib/assert.ts'
-import {withSecrets} from '../operations/secrets.ts'
 import type {SecretVault} from '../platform/secret-vault.ts'
 import type {HeldLock} from '../platform/directory-lock.ts'
 import {localWakeup} from '../platform/wakeup.ts'
 import type {Events} from '../ports/events.ts'
 import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
+import type {OpenSecret} from '../store/sql/facade.ts'
 import {describeAddress, parseAddress} from '../store/postgres/url.ts'
 import {migratedTo, migratedProblem} from '../store/sqlite/files.ts'
 import type {Log} from '../telemetry/log.ts'
@@ -31,7 +31,7 @@ export interface OpenedStore {
   readonly store: Store
   /** Encrypts and decrypts secrets. */
   readonly vault: SecretVault
-  /** The same store, for what clients ask: their reads do not delay those of this process. */
+  /** The facade for requests of clients: with deadlines, and reads that do not delay those of the process. */
   readonly forClients: Store
   /** On PostgreSQL, notifies all servers of the cluster. */
   readonly wakeup: Wakeup
@@ -54,16 +54,19 @@ export async function openStore(
 ): Promise<OpenedStore> {
   const {engine} = parts.config.store
   const open = engine === 'postgres' ? openPostgres : openSqlite
-  const opened = await open(parts, lock)
+  // Nothing is claimed before the vault is open.
+  let vault: SecretVault | null = null
+  const openSecret: OpenSecret = (name, ciphertext) => vault?.open(name, ciphertext) ?? null
+  const opened = await open(parts, lock, openSecret)
   try {
     const {store} = parts.config
     if (store.engine === 'postgres')
       await checkPostgresChoice(parts.config, opened.store, nodeId, shownAddress(store.url))
-    const vault = await openVault(parts.config, opened.store, (sentence) =>
+    vault = await openVault(parts.config, opened.store, (sentence) =>
       parts.log.logger.warn(sentence),
     )
     await logState(opened.store, parts)
-    return {...opened, vault, store: withSecrets(opened.store, vault)}
+    return {...opened, vault}
   } catch (error) {
     await opened.close()
     throw error
@@ -90,7 +93,11 @@ function shownAddress(url: string): string {
 
 type Opened = Omit<OpenedStore, 'vault'>
 
-async function openSqlite(parts: StoreParts, lock: HeldLock): Promise<Opened> {
+async function openSqlite(
+  parts: StoreParts,
+  lock: HeldLock,
+  openSecret: OpenSecret,
+): Promise<Opened> {
   const {config, clock, random, events, log, onDamage} = parts
   try {
     checkSqliteChoice(config)
@@ -102,6 +109,7 @@ async function openSqlite(parts: StoreParts, lock: HeldLock): Promise<Opened> {
   const opened = await openSqliteStore({
     dataDir: config.dataDirectory,
     lock,
+    openSecret,
     outputKeptBytes: config.limits.outputTailBytes,
     commitItemsMax: config.limits.commitItemsMax,
     clock,
@@ -117,19 +125,20 @@ async function openSqlite(parts: StoreParts, lock: HeldLock): Promise<Opened> {
         ? 'unclean shutdown detected, integrity check passed'
         : 'unclean shutdown detected; only the process ended, so the store needs no check',
     )
-  const {store} = opened
+  const {store, forClients} = opened
   // Checked under the lock: without it, a migration may still be in progress.
   const moved = migratedTo(config.dataDirectory)
   if (moved !== null) {
     await store.close()
     throw new StartRefused(migratedProblem(config.dataDirectory, moved))
   }
-  return {store, forClients: store, wakeup: localWakeup(), close: () => store.close()}
+  return {store, forClients, wakeup: localWakeup(), close: () => store.close()}
 }
 
 async function openPostgres(
   {config, clock, random, events}: StoreParts,
   lock: HeldLock,
+  openSecret: OpenSecret,
 ): Promise<Opened> {
   assert(config.store.engine === 'postgres', 'the caller checks the engine')
   const {openPostgresStore} = await import('../store/postgres/store.ts')
@@ -137,6 +146,7 @@ async function openPostgres(
     url: config.store.url,
     clock,
     random,
+    openSecret,
     outputKeptBytes: config.limits.outputTailBytes,
     commitItemsMax: config.limits.commitItemsMax,
     events,

@@ -12,9 +12,9 @@ import type {Clock, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
 import type {AccessSnapshot, SessionOwner, SessionTerms} from '../ports/token-store.ts'
 import {PolicyCompiler} from './policy-compiler.ts'
-import {readWithDeadline} from './store-deadlines.ts'
 
 export interface AccessOptions {
+  /** The facade for clients: its calls have deadlines. */
   readonly store: Pick<Store, 'access' | 'accessRevision' | 'recordTokenUse'>
   readonly clock: Clock
   readonly wakeup: Wakeup
@@ -288,9 +288,9 @@ export class AccessTable implements Service {
   async #read(): Promise<void> {
     const {store, clock} = this.#options
     const startedAt = clock.monotonicMs()
-    const revision = await readWithDeadline(clock, () => store.accessRevision())
+    const revision = await store.accessRevision()
     if (revision !== this.#revision || startedAt - this.#reloadedAt >= RELOAD_MS) {
-      this.#load(await readWithDeadline(clock, () => store.access()), startedAt)
+      this.#load(await store.access(), startedAt)
       this.#reloadedAt = startedAt
     }
     this.#confirmedAt = startedAt

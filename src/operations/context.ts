@@ -13,7 +13,6 @@ import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
 import type {AccessTable} from '../identity/token-cache.ts'
 import type {RunLimit} from './run-limit.ts'
-import type {StoreWithDeadlines} from '../identity/store-deadlines.ts'
 
 /** Entries by name. */
 export interface Registry<Entry> {
@@ -24,6 +23,7 @@ export interface Registry<Entry> {
 
 /** Dependencies as the composition root provides them. */
 export interface OperationsDependencies {
+  /** The facade for clients: it throws `DomainError`. */
   readonly store: Store
   readonly clock: Clock
   readonly random: Random
@@ -87,8 +87,7 @@ export interface OperationsDependencies {
   readonly leave: () => void
 }
 
-/** The argument of every operation factory: the dependencies, with deadlines on the store. */
-export interface OperationsContext extends Omit<OperationsDependencies, 'store'> {
-  readonly store: StoreWithDeadlines
+/** The argument of every operation factory. */
+export interface OperationsContext extends OperationsDependencies {
   readonly runLimit: Pick<RunLimit, 'take'>
 }

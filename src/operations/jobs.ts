@@ -9,7 +9,7 @@ import type {JobRecord, ShownJob} from '../core/job.ts'
 import type {JobQuery, RevisionMatch} from '../ports/job-store.ts'
 import type {Page} from '../ports/page.ts'
 import type {OperationsContext} from './context.ts'
-import type {StoreWithDeadlines} from '../identity/store-deadlines.ts'
+import type {Store} from '../ports/store.ts'
 import {IdempotencyGuard, idempotencyMismatch, preconditionFailed} from './submit.ts'
 
 export function createJobs({wakeup, events, store}: OperationsContext) {
@@ -145,7 +145,7 @@ export function requireJob<Job extends JobRecord>(name: string, job: Job | null)
 
 /** `execution_unknown`, or `job_unknown` when the job does not exist either. */
 export async function executionUnknown(
-  store: StoreWithDeadlines,
+  store: Store,
   name: string,
   id: string,
 ): Promise<DomainError> {

@@ -2,7 +2,6 @@
  * All operations of the API, one function each. HTTP only translates requests into these calls, after
  * authentication. An operation rejects a request with a `DomainError`.
  */
-import type {StringMap} from '../core/job.ts'
 import {createAudit, createRevisions} from './audit.ts'
 import {createBackup} from './backup.ts'
 import {createCancellations} from './cancel.ts'
@@ -21,7 +20,6 @@ import {RunLimit} from './run-limit.ts'
 import {createSchedules} from './schedules.ts'
 import {createSecrets} from './secrets.ts'
 import {createSessions} from './sessions.ts'
-import {readWithDeadline, withDeadlines} from '../identity/store-deadlines.ts'
 import {createSettings} from './settings.ts'
 import {createSubmit} from './submit.ts'
 import {createTokens} from './tokens.ts'
@@ -30,11 +28,7 @@ export function createOperations(dependencies: OperationsDependencies) {
   const {clock, settings} = dependencies
   const context: OperationsContext = {
     ...dependencies,
-    store: withDeadlines(dependencies.store, clock),
     runLimit: new RunLimit(clock, settings.runsPerMinute),
-    // Reads the store as well.
-    countTargets: (tags: StringMap) =>
-      readWithDeadline(clock, () => dependencies.countTargets(tags)),
   }
   const submits = createSubmit(context)
   const firing = createFiring(context)

@@ -12,13 +12,9 @@ import {
   SECRET_LENGTH_MIN,
   SECRET_NAME,
   secretPath,
-  secretsOf,
   SECRETS_MAX,
 } from '../core/secret.ts'
-import type {SecretVault} from '../platform/secret-vault.ts'
-import type {ClaimResult} from '../ports/node-store.ts'
 import type {SecretRecord} from '../ports/secret-store.ts'
-import type {Store} from '../ports/store.ts'
 import {isLongerThan, isObject, readJsonBytes} from '../wire/json.ts'
 import type {OperationsContext} from './context.ts'
 
@@ -131,36 +127,4 @@ export function missingSecrets(
     const problem = `there is no secret "${name}"; set it with belfry secret set ${name}`
     return {field: 'executor_config', problem}
   })
-}
-
-/**
- * The store with claims that have the values of the secrets that their definitions name. If they cannot be
- * read, the claim fails: the node repeats it, and gets the same executions.
- */
-export function withSecrets<ClaimStore extends Pick<Store, 'claim' | 'sealedSecrets'>>(
-  store: ClaimStore,
-  vault: Pick<SecretVault, 'open'>,
-): ClaimStore {
-  const claim: Store['claim'] = async (requests) => {
-    const results = await store.claim(requests)
-    const names = new Set(results.flatMap(namesOf))
-    if (names.size === 0) return results
-    const values = new Map<string, string>()
-    for (const {name, ciphertext} of await store.sealedSecrets([...names].toSorted())) {
-      const value = vault.open(name, ciphertext)
-      if (value !== null) values.set(name, value)
-    }
-    return results.map((result) => {
-      const named = namesOf(result).filter((name) => values.has(name))
-      return {
-        ...result,
-        secrets: Object.fromEntries(named.map((name) => [name, values.get(name)!])),
-      }
-    })
-  }
-  return {...store, claim}
-}
-
-function namesOf({claimed}: ClaimResult): readonly string[] {
-  return claimed.flatMap(({spec}) => secretsOf(spec))
 }

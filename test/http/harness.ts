@@ -32,6 +32,7 @@ import type {ClaimedExecution} from '../../src/ports/node-store.ts'
 import type {Store} from '../../src/ports/store.ts'
 import {openMemoryStore} from '../../src/store/sqlite/store.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
+import {clientStoreOf} from '../support/client-store.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
 import {TestWakeup} from '../support/test-wakeup.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
@@ -91,6 +92,8 @@ export class Api {
   readonly faults: {error: unknown; request: FailedRequest}[] = []
   readonly replies: SentReply[] = []
   readonly store: Store
+  /** The facade for clients over `store`. */
+  readonly clients: Store
   readonly access: AccessTable
   readonly vault = new SecretVault(randomBytes(32), null)
   leaveCalls = 0
@@ -103,10 +106,20 @@ export class Api {
 
   constructor(options: ApiOptions) {
     this.#options = options
-    const store = openMemoryStore({clock: this.clock, random: this.random})
+    const store = openMemoryStore({
+      clock: this.clock,
+      random: this.random,
+      openSecret: (name, ciphertext) => this.vault.open(name, ciphertext),
+    })
     this.store = options.wrapStore?.(store) ?? store
+    this.clients = clientStoreOf(this.store, this.clock)
     const {token = null, people} = options
-    this.access = new AccessTable({...this.#parts, token, people: people?.owners})
+    this.access = new AccessTable({
+      ...this.#parts,
+      store: this.clients,
+      token,
+      people: people?.owners,
+    })
   }
 
   get #parts() {
@@ -130,7 +143,7 @@ export class Api {
     this.#directory = await mkdtemp(join(tmpdir(), 'belfry-http-'))
     const {dependencies, wrapStore: _wrapStore, token: _token, ...http} = this.#options
     const operations = createOperations({
-      store: this.store,
+      store: this.clients,
       clock: this.clock,
       random: this.random,
       wakeup: this.wakeup,
@@ -154,7 +167,7 @@ export class Api {
         makesBackups: false,
       },
       countTargets: async (tags: StringMap) =>
-        countTargets(tags, await this.store.candidates(), 'one'),
+        countTargets(tags, await this.clients.candidates(), 'one'),
       isLeader: () => this.isLeader,
       vault: this.vault,
       access,

@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict'
 import {randomBytes} from 'node:crypto'
 import {test} from 'node:test'
-import {withSecrets} from '../../src/operations/secrets.ts'
 import {SecretVault} from '../../src/platform/secret-vault.ts'
 import {startApi} from './harness.ts'
 import {definition, startLockedApi, upload} from './tokens.ts'
@@ -209,7 +208,7 @@ test('a claim has the values of the secrets that its definitions name', async (t
   await api.job('plain')
   await api.job('job', shell('A=${secret:db},B=${secret:gone}'))
   await api.delete('/v1/secrets/gone')
-  const store = withSecrets(api.store, api.vault)
+  const {store} = api
   const claim = async () => {
     const request = {nodeId: 'id-of-node-a', incarnation: 'first-life', room: 16}
     const [result] = await store.claim([{...request, token: api.random.id()}])

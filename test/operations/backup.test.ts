@@ -6,9 +6,9 @@ import {join} from 'node:path'
 import {test, type TestContext} from 'node:test'
 import type {DomainError} from '../../src/core/errors.ts'
 import {createBackup} from '../../src/operations/backup.ts'
-import {withDeadlines} from '../../src/identity/store-deadlines.ts'
 import type {Store} from '../../src/ports/store.ts'
 import {StoreUnavailable} from '../../src/ports/store-errors.ts'
+import {clientStoreOf} from '../support/client-store.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
 
@@ -28,7 +28,7 @@ async function inFolder(t: TestContext, write: (file: string) => Promise<void>) 
     runsAsRoot: false,
     makesBackups: false,
   }
-  const store = withDeadlines({backup: write} as Store, new VirtualClock())
+  const store = clientStoreOf({backup: write} as Store, new VirtualClock())
   const {backup} = createBackup({random: new SeededRandom(), settings, store})
   return {backup, dataDirectory}
 }

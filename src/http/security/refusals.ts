@@ -6,7 +6,6 @@ import {type Actor, actorOf} from '../../core/audit.ts'
 import {ERROR_CODES, type ErrorCode} from '../../core/error-codes.ts'
 import {Loop, type Service} from '../../lib/loop.ts'
 import {LOCAL} from '../../identity/token-cache.ts'
-import {readWithDeadline} from '../../identity/store-deadlines.ts'
 import type {AuditStore, Change} from '../../ports/audit-store.ts'
 import type {Events} from '../../ports/events.ts'
 import type {Clock} from '../../ports/runtime.ts'
@@ -44,7 +43,6 @@ export function isRefusedAccess(code: ErrorCode): boolean {
 
 export class RefusalLog implements Service {
   readonly #store: Pick<AuditStore, 'recordAudit'>
-  readonly #clock: Clock
   readonly #failed: (error: unknown) => void
   readonly #loop: Loop
   #window = emptyWindow()
@@ -59,7 +57,6 @@ export class RefusalLog implements Service {
     readonly events: Events
   }) {
     this.#store = store
-    this.#clock = clock
     this.#failed = (error) =>
       events.emit('step_failed', {step: 'record_refusals', message: String(error)})
     this.#loop = new Loop({
@@ -124,7 +121,7 @@ export class RefusalLog implements Service {
     this.#window = emptyWindow()
     try {
       const changes = changesOf(window)
-      await readWithDeadline(this.#clock, () => this.#store.recordAudit(changes))
+      await this.#store.recordAudit(changes)
     } catch (error) {
       const {seen, others} = this.#window
       const later = [...seen.values()].reduce((sum, {count}) => sum + count, 0)

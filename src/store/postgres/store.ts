@@ -6,7 +6,8 @@ import {AssertionFailed} from '../../lib/assert.ts'
 import type {BatchQueue} from '../../lib/batch-queue.ts'
 import type {Clock, Random, Wakeup} from '../../ports/runtime.ts'
 import type {Store} from '../../ports/store.ts'
-import {assembleStore, type EngineMethods, type StoreEngine, WRITES} from '../sql/methods.ts'
+import {clientStore, type OpenSecret, processStore, type StoreEngine} from '../sql/facade.ts'
+import {type EngineMethods, WRITES} from '../sql/methods.ts'
 import type {QueueName, ReaderName} from '../sql/method.ts'
 import {DEFAULT_LIMITS} from '../sql/query.ts'
 import {identity} from '../sql/cluster/settings.ts'
@@ -71,6 +72,8 @@ export interface PostgresStoreOptions extends WriteQueueOptions {
   readonly random: Random
   /** Last bytes of each execution's output that are kept; default 256 KiB. */
   readonly outputKeptBytes?: number
+  /** Decrypts the secrets that claims name; default: none can be decrypted. */
+  readonly openSecret?: OpenSecret
   /** Maximum connections for writes and for reads. Three more have their own purpose. */
   readonly connections?: Connections
   /** Maps the server's time, ms since the epoch, to the store's; default: the same. */
@@ -81,7 +84,7 @@ export type OpenedPostgresStore =
   | {
       readonly ok: true
       readonly store: Store
-      /** The same store for the requests of clients, whose reads never delay those of this process. */
+      /** The facade for the requests of clients, whose reads never delay those of this process. */
       readonly forClients: Store
       /** Wakeups of all servers, on top of those of this process. Must be closed before the store. */
       readonly wakeupOver: (local: Wakeup) => ClosableWakeup
@@ -186,8 +189,8 @@ function assemble(
     close: () => (closing ??= close()),
   })
   return {
-    store: assembleStore(engine, own(readers.services)),
-    forClients: assembleStore(engine, own(readers.requests), 'clients'),
+    store: processStore(engine, own(readers.services), options.openSecret),
+    forClients: clientStore(engine, own(readers.requests), clock),
   }
 }
 

@@ -2,7 +2,16 @@
  * Entry of the table of store methods: the query, and what an engine must know to queue, merge, repeat and
  * lock it.
  */
+import type {Slice} from '../../ports/page.ts'
+import {PAGE_ROWS_MAX} from '../../wire/query.ts'
 import type {Query, Transaction} from './query.ts'
+
+/** Longer than any healthy answer, short enough for a person and for a client's own timeout. */
+export const DEADLINE_MS = 5_000
+/** Lists without an end, or of more than a page: all jobs, or all executions of one. */
+export const LONG_READ_MS = 30_000
+/** Restoring a hundred thousand jobs, or copying a database. */
+export const LONG_WRITE_MS = 600_000
 
 export type QueryFunction<Input extends readonly unknown[], Result> = (
   tx: Transaction,
@@ -17,6 +26,10 @@ export interface ReadMethod<Input extends readonly unknown[], Result> {
   /** Reads a list without an end. */
   readonly isUnbounded: (...input: Input) => boolean
   readonly reader: 'services' | 'nodes'
+  /** Uses its `reader` also in the facade for clients. */
+  readonly isOwn: boolean
+  /** Deadline of a call by a client. */
+  readonly deadlineMs: (...input: Input) => number
 }
 
 /**
@@ -96,6 +109,10 @@ export interface WriteMethod<Input extends readonly unknown[], Result> {
   readonly sortKey: (...input: Input) => string
   /** Input that is safe to send to another thread. */
   readonly detach: (...input: Input) => Input
+  /** Deadline of a call by a client: a later reply is not waited for. */
+  readonly deadlineMs: number
+  /** Returns `ClaimResult`s, to which the facade adds the values of the secrets that they name. */
+  readonly namesSecrets: boolean
 }
 
 type WriteOptions<Input extends readonly unknown[], Result> = Pick<
@@ -107,7 +124,15 @@ type WriteOptions<Input extends readonly unknown[], Result> = Pick<
 export function read<Input extends readonly unknown[], Result>(
   query: QueryFunction<Input, Result>,
 ): ReadMethod<Input, Result> {
-  return {kind: 'read', query, isLong: false, isUnbounded: () => false, reader: 'services'}
+  return {
+    kind: 'read',
+    query,
+    isLong: false,
+    isUnbounded: () => false,
+    reader: 'services',
+    isOwn: false,
+    deadlineMs: () => DEADLINE_MS,
+  }
 }
 
 /** A read that every node, or a server for each of its agents, makes again and again. */
@@ -117,11 +142,24 @@ export function nodeRead<Input extends readonly unknown[], Result>(
   return {...read(query), reader: 'nodes'}
 }
 
+/** A read that serves all requests: those of single clients never delay it. */
+export function ownRead<Input extends readonly unknown[], Result>(
+  query: QueryFunction<Input, Result>,
+): ReadMethod<Input, Result> {
+  return {...read(query), isOwn: true}
+}
+
+/** A list. A slice of more than a page takes as long as there are rows. */
 export function longRead<Input extends readonly unknown[], Result>(
   query: QueryFunction<Input, Result>,
-  isUnbounded: (...input: Input) => boolean,
+  sliceOf: (...input: Input) => Slice,
 ): ReadMethod<Input, Result> {
-  return {...read(query), isLong: true, isUnbounded}
+  const deadlineMs = (...input: Input) => {
+    const {start, end} = sliceOf(...input)
+    return end === null || end - start > PAGE_ROWS_MAX ? LONG_READ_MS : DEADLINE_MS
+  }
+  const isUnbounded = (...input: Input) => sliceOf(...input).end === null
+  return {...read(query), isLong: true, isUnbounded, deadlineMs}
 }
 
 export function write<Input extends readonly unknown[], Result>(
@@ -144,6 +182,8 @@ export function write<Input extends readonly unknown[], Result>(
     locksNames: false,
     sortKey: () => '',
     detach: (...input) => input,
+    deadlineMs: DEADLINE_MS,
+    namesSecrets: false,
     ...options,
   }
 }
@@ -154,6 +194,7 @@ export function listWrite<Item, Answer>(
     queue,
     sortKey,
     detach,
+    namesSecrets = false,
   }: {
     readonly queue: QueueName
     /**
@@ -161,9 +202,10 @@ export function listWrite<Item, Answer>(
      */
     readonly sortKey?: (first: Item) => string
     readonly detach?: (item: Item) => Item
+    readonly namesSecrets?: boolean
   },
 ): WriteMethod<[items: readonly Item[]], readonly Answer[]> {
-  const plain = write(query, {queue, isShared: true})
+  const plain = write(query, {queue, isShared: true, namesSecrets})
   return {
     ...plain,
     isList: true,

@@ -1,5 +1,5 @@
 /**
- * Table of all store methods, one line each. An engine derives its facade, queues and batching from it.
+ * Table of all store methods, one line each. The facades, queues and batching of an engine derive from it.
  */
 import type {Idempotency, RestoreEntry} from '../../ports/job-store.ts'
 import type {FinishItem, OutputAppend} from '../../ports/node-store.ts'
@@ -43,9 +43,10 @@ import {prune} from './cluster/prune.ts'
 import {
   listWrite,
   longRead,
+  LONG_WRITE_MS,
   nodeRead,
+  ownRead,
   read,
-  type ReaderName,
   type ReadMethod,
   write,
   type WriteMethod,
@@ -87,6 +88,7 @@ export const METHODS = {
     isRepeatable: never,
     isLong: true,
     isIdleLong: true,
+    deadlineMs: LONG_WRITE_MS,
     jobNames: namesOf,
   }),
   toggle: write(toggle, {
@@ -120,11 +122,11 @@ export const METHODS = {
     jobNames: (name) => [name],
   }),
   job: read(job),
-  jobs: longRead(jobs, (query) => query.end === null),
+  jobs: longRead(jobs, (query) => query),
   paused: read(paused),
   setPaused: write(setPaused, {queue: 'jobs'}),
   firingPaused: read(firingPaused),
-  resumeFiring: write(resumeFiring, {queue: 'jobs', isLong: true}),
+  resumeFiring: write(resumeFiring, {queue: 'jobs', isLong: true, deadlineMs: LONG_WRITE_MS}),
   defaultTimezone: read(defaultTimezone),
   // Exclusive: no job is planned with the old zone at the same time.
   setTimezone: write(setTimezone, {queue: 'jobs', hasReceipt: true}),
@@ -132,10 +134,10 @@ export const METHODS = {
   pauseFiring: write(pauseFiring, {queue: 'other', hasReceipt: true}),
   endFiringPause: write(endFiringPause, {queue: 'other', hasReceipt: true}),
 
-  executions: longRead(executions, (_name, query) => query.end === null),
+  executions: longRead(executions, (_name, query) => query),
   execution: read(execution),
   outputSince: read(outputSince),
-  busy: longRead(busy, (query) => query.end === null),
+  busy: longRead(busy, (query) => query),
   launches: read(launches),
   launch: read(launch),
   statistics: read(statistics),
@@ -164,7 +166,7 @@ export const METHODS = {
   recordBackup: write(recordBackup, {queue: 'upkeep'}),
 
   // Sorted by node, so that two servers that serve the same nodes cannot deadlock.
-  claim: listWrite(claim, {queue: 'claim', sortKey: ({nodeId}) => nodeId}),
+  claim: listWrite(claim, {queue: 'claim', sortKey: ({nodeId}) => nodeId, namesSecrets: true}),
   verifyClaims: nodeRead(verifyClaims),
   appendOutput: listWrite(appendOutput, {queue: 'output', detach: detachAppend}),
   finish: listWrite(finish, {queue: 'finish', detach: detachFinish}),
@@ -186,8 +188,8 @@ export const METHODS = {
   policy: read(access.policy),
   putPolicy: write(access.putPolicy, {queue: 'other'}),
   deletePolicy: write(access.deletePolicy, {queue: 'other', hasReceipt: true}),
-  accessRevision: read(access.accessRevision),
-  access: read(access.access),
+  accessRevision: ownRead(access.accessRevision),
+  access: ownRead(access.access),
   tokens: read(access.tokens),
   sessions: read(sessions),
   token: read(access.token),
@@ -201,7 +203,7 @@ export const METHODS = {
 
   revisions: read(revisions),
   revision: read(revision),
-  audit: longRead(audit, (query) => query.end === null),
+  audit: longRead(audit, (query) => query),
   pruneAudit: write(pruneAudit, {queue: 'upkeep'}),
   // Repeated, it would record the same twice.
   recordAudit: write(recordChanges, {queue: 'other', isRepeatable: never}),
@@ -287,47 +289,3 @@ function detachFinish(item: FinishItem): FinishItem {
 function detached(bytes: Uint8Array): Uint8Array {
   return bytes.length === bytes.buffer.byteLength ? bytes : Uint8Array.from(bytes)
 }
-
-/** How an engine runs the methods of the table. */
-export interface StoreEngine {
-  /** Reads one snapshot. `isLong`: as `ReadMethod.isLong`. */
-  read(
-    query: (tx: Transaction) => Query<unknown>,
-    isLong: boolean,
-    reader: ReaderName,
-  ): Promise<unknown>
-  /** Runs a transaction; resolves after its commit. Named, because the writer may be another thread. */
-  write(name: WriteName, input: readonly unknown[]): Promise<unknown>
-}
-
-/**
- * The store: each method of the table, run by the engine, and the engine's own. `caller`: whose reads they
- * are, those of this process or of clients.
- */
-export function assembleStore(
-  engine: StoreEngine,
-  own: EngineMethods,
-  caller: 'process' | 'clients' = 'process',
-): Store {
-  const methods = Object.entries<AnyMethod>(METHODS).map(([name, method]) => {
-    const call = (...input: readonly unknown[]) => {
-      if (method.kind === 'write') return engine.write(name as WriteName, method.detach(...input))
-      const ofClients = method.isUnbounded(...input) ? 'lists' : 'requests'
-      const reader = caller === 'clients' ? ofClients : method.reader
-      return engine.read((tx) => method.query(tx, ...input), method.isLong, reader)
-    }
-    return [name, call]
-  })
-  // `satisfies PortMethods` has checked each entry; `Object.fromEntries` loses the names.
-  return {...(Object.fromEntries(methods) as QueriedMethods), ...own}
-}
-
-type AnyMethod =
-  | {
-      readonly kind: 'read'
-      readonly isLong: boolean
-      readonly reader: 'services' | 'nodes'
-      isUnbounded(...input: readonly unknown[]): boolean
-      query(tx: Transaction, ...input: readonly unknown[]): Query<unknown>
-    }
-  | {readonly kind: 'write'; detach(...input: readonly unknown[]): readonly unknown[]}

@@ -6,8 +6,9 @@ import {assert} from '../../lib/assert.ts'
 import type {HeldLock} from '../../platform/directory-lock.ts'
 import type {Clock, Random} from '../../ports/runtime.ts'
 import type {Store, StoreInfo} from '../../ports/store.ts'
+import {clientStore, type OpenSecret, processStore, type StoreEngine} from '../sql/facade.ts'
 import {URGENT_QUEUES} from '../sql/method.ts'
-import {assembleStore, type StoreEngine, WRITES} from '../sql/methods.ts'
+import {type EngineMethods, WRITES} from '../sql/methods.ts'
 import {DEFAULT_LIMITS, type StoreLimits} from '../sql/query.ts'
 import {identity, type Identity} from '../sql/cluster/settings.ts'
 import {writeQueue, type WriteQueueOptions} from '../sql/write-queue.ts'
@@ -28,6 +29,8 @@ export interface StoreOptions extends WriteQueueOptions {
   readonly random: Pick<Random, 'id'>
   /** Last bytes of each execution's output that are kept; default 256 KiB. */
   readonly outputKeptBytes?: number
+  /** Decrypts the secrets that claims name; default: none can be decrypted. */
+  readonly openSecret?: OpenSecret
 }
 
 export interface SqliteStoreOptions extends StoreOptions {
@@ -46,6 +49,8 @@ export type OpenedStore =
   | {
       readonly ok: true
       readonly store: Store
+      /** The facade for the requests of clients. */
+      readonly forClients: Store
       /** `uncleanStop`: the last process did not close the store. `checked`: the integrity check passed. */
       readonly recovered: {readonly uncleanStop: boolean; readonly checked: boolean}
     }
@@ -93,8 +98,8 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Open
     options.onDamage?.(`${cause}. ${nothingMore}, and this process ends. ${damageAdvice(dataDir)}.`)
   })
   const parts = {options, reader, committer: thread, engineInfo: result.info, file, guard}
-  const store = assemble({...parts, closed: () => lock.release({clean: thread.isSound})})
-  return {ok: true, store, recovered: {uncleanStop, checked: check !== 'none'}}
+  const stores = assemble({...parts, closed: () => lock.release({clean: thread.isSound})})
+  return {ok: true, ...stores, recovered: {uncleanStop, checked: check !== 'none'}}
 }
 
 /** Opens a store in memory, for tests and simulations. Commits in a microtask after the call. */
@@ -112,7 +117,7 @@ export function openMemoryStore(options: StoreOptions): Store {
     close: () => Promise.resolve(connection.close()),
   }
   const reader = new SharedReader(connection, clock, limits)
-  return assemble({
+  const {store} = assemble({
     options,
     reader,
     committer,
@@ -121,6 +126,7 @@ export function openMemoryStore(options: StoreOptions): Store {
     guard: new DamageGuard(() => undefined),
     closed: () => {},
   })
+  return store
 }
 
 function limitsOf({outputKeptBytes = DEFAULT_LIMITS.outputKeptBytes}: StoreOptions): StoreLimits {
@@ -134,6 +140,12 @@ function freshIdentity({random}: StoreOptions): Identity {
 /** Batches sent to the writer. The second waits there, so that the writer never idles between messages. */
 const BATCHES_SENT_MAX = 2
 
+interface Stores {
+  readonly store: Store
+  /** The facade for the requests of clients. */
+  readonly forClients: Store
+}
+
 interface Parts {
   readonly options: StoreOptions
   readonly reader: Reader
@@ -146,7 +158,7 @@ interface Parts {
   closed(): void
 }
 
-function assemble(parts: Parts): Store {
+function assemble(parts: Parts): Stores {
   const {options, reader, engineInfo, guard} = parts
   const {clock} = options
   const commit = async (writes: readonly WriteRequest[]) =>
@@ -172,11 +184,15 @@ function assemble(parts: Parts): Store {
     write: (name, input) => guard.use(() => queue.add({name, input, now: clock.now()})),
     read: (query, isLong) => guard.use(() => reader.read(query, isLong)),
   }
-  return assembleStore(engine, {
+  const own: EngineMethods = {
     info: async () => infoOf(engineInfo, await reader.read(identity, false)),
     backup: (target) => guard.use(() => backUp(parts, target)),
     close: () => (closing ??= close()),
-  })
+  }
+  return {
+    store: processStore(engine, own, options.openSecret),
+    forClients: clientStore(engine, own, clock),
+  }
 }
 
 function infoOf(engineInfo: EngineInfo, stored: Identity): StoreInfo {

@@ -1,21 +1,17 @@
-/** Deadlines of store calls, and the refusals that failures of the store become. */
+/** The facade for clients: deadlines of calls, and the refusals that failures of the store become. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {DomainError} from '../../src/core/errors.ts'
-import {
-  LONG_READ_MS,
-  LONG_WRITE_MS,
-  STORE_DEADLINE_MS,
-  withDeadlines,
-} from '../../src/identity/store-deadlines.ts'
 import type {JobQuery} from '../../src/ports/job-store.ts'
 import type {Store} from '../../src/ports/store.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-errors.ts'
+import {DEADLINE_MS, LONG_READ_MS, LONG_WRITE_MS} from '../../src/store/sql/method.ts'
+import {clientStoreOf} from '../support/client-store.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
 
 /** A store that has only these methods. */
 function storeOf(methods: Partial<Store>, clock = new VirtualClock()) {
-  return withDeadlines(methods as Store, clock)
+  return clientStoreOf(methods as Store, clock)
 }
 
 const QUERY: JobQuery = {
@@ -56,7 +52,7 @@ test('a list of more than a page has a longer deadline than a page', async () =>
     storeOf({jobs: () => new Promise(() => {})}, clock).jobs({...QUERY, end: null}),
     refusal('store_unavailable'),
   )
-  await clock.advance(STORE_DEADLINE_MS)
+  await clock.advance(DEADLINE_MS)
   await refused
   late.resolve({total: 0, rows: []})
   assert.deepEqual(await whole, {total: 0, rows: []})
@@ -88,7 +84,7 @@ test('without an answer a read is unavailable, a write unknown, a backup unknown
     assert.rejects(store.setPaused(true), refusal('outcome_unknown')),
   ]
   const long = assert.rejects(store.backup('file'), refusal('outcome_unknown'))
-  await clock.advance(STORE_DEADLINE_MS)
+  await clock.advance(DEADLINE_MS)
   await Promise.all(expected)
   assert.equal(clock.waiting, 1)
   await clock.advance(LONG_WRITE_MS)
