@@ -2,6 +2,7 @@
  * HTTP client of the API: it adds the address and the token, tries the next of several servers, and turns
  * error responses into messages. Values have the shapes of `wire/`.
  */
+import type {ErrorCode} from '../core/error-codes.ts'
 import {CallFailed, codeOf, UsageError} from './errors.ts'
 import {exchange, ExchangeFailed, type Outgoing, TIMEOUT} from './exchange.ts'
 import {formatDuration} from '../lib/duration.ts'
@@ -172,9 +173,11 @@ export class Client {
     const {code, errors} = (problem ?? {}) as {code?: string; errors?: readonly unknown[]}
     const more = {...(code === undefined ? {} : {code}), ...(errors === undefined ? {} : {errors})}
     if (status === 401) return new CallFailed(this.#unauthenticated(), status, more)
-    const detail = inFlags(oneLine(detailOf(text).slice(0, MESSAGE_LENGTH_MAX)))
+    const detail = oneLine(detailOf(text).slice(0, MESSAGE_LENGTH_MAX))
     const message = detail === '' ? `The server responded with ${status}.` : detail
-    const lines = [withDelay(message, response), ...problemsOf(text)]
+    const hint = HINTS[code ?? '']
+    const first = withDelay(message, response) + (hint === undefined ? '' : ` ${hint}`)
+    const lines = [first, ...problemsOf(text)]
     return new CallFailed(lines.join('\n'), status, more)
   }
 
@@ -249,23 +252,14 @@ function reasonOf({code}: Pick<ExchangeFailed, 'code'>): string {
   return code === TIMEOUT ? 'it does not answer' : code
 }
 
-/** Parameters of the API whose name here is a flag. */
-const FLAGS: readonly (readonly [parameter: RegExp, flag: string])[] = [
-  [/\?force=true/g, '--force'],
-  [/^_end: /, '--limit: '],
-  [/^(count|from|to): /, '--$1: '],
-  [/\bwithout _end\b/g, 'without --limit'],
-  [/ with _start and _end\b/g, ' with --limit'],
-  [/\bPOST \/v1\/unpause\b/g, 'belfry unpause'],
-  [/^Unable to parse payload: the file must/, 'The file must'],
-  [/^Unable to parse payload: /, 'The JSON cannot be used: '],
-]
+/** Flag or command for what the text of an error names as a parameter or a route. */
+const HINTS: Readonly<Partial<Record<string, string>>> = {
+  launch_open: 'To run it anyway, use --force.',
+  too_many_lists: 'To request a page, use --limit.',
+  submissions_paused: 'To end the pause, run "belfry unpause".',
+} satisfies Partial<Record<ErrorCode, string>>
 
-function inFlags(message: string): string {
-  return FLAGS.reduce((text, [parameter, flag]) => text.replace(parameter, flag), message)
-}
-
-/** Lines of several problems, as of a restored file. */
+/** Lines of several problems, such as those of a restored file. */
 function problemsOf(text: string): readonly string[] {
   const {errors = []} = (problemIn(text) ?? {}) as {errors?: readonly unknown[]}
   if (errors.length < 2) return []

@@ -172,7 +172,10 @@ test('a file of another kind is named', async (t) => {
   await run('pause')
   await writeFile(jobs, JSON.stringify([{name: 'r', displayname: 'x'.repeat(2_000_000)}]))
   for (let times = 0; times < 5; times += 1)
-    assert.match((await run('restore', jobs)).err, /are paused.* End the pause with belfry unpause/)
+    assert.match(
+      (await run('restore', jobs)).err,
+      /are paused.* To end the pause, run "belfry unpause"/,
+    )
   assert.equal((await run('jobs', 'check')).code, 2)
   const comma = join(directory, 'comma.json')
   await writeFile(comma, '[{"name": "r"},]')

@@ -140,7 +140,7 @@ test('with --json an error is one JSON document on standard error', async (t) =>
   }
   assert.deepEqual(await errorOf(1, 'jobs', 'run', 'x'), {
     code: 'launch_open',
-    message: detail.replace('?force=true', '--force'),
+    message: `${detail} To run it anyway, use --force.`,
     status: 409,
   })
   assert.deepEqual(await errorOf(1, 'restore', import.meta.filename), {

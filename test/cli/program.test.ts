@@ -203,7 +203,8 @@ test('jobs apply that fails halfway says what is stored', async () => {
   const ran = await run(['jobs', 'apply', file])
   assert.deepEqual([ran.code, ran.out], [1, 'created a\n'])
   const advice = '1 of 3 jobs were stored; repeat the command for the rest.'
-  assert.equal(ran.err, `belfry: b: Submissions are paused. ${advice}\n`)
+  const hint = 'To end the pause, run "belfry unpause".'
+  assert.equal(ran.err, `belfry: b: Submissions are paused. ${hint} ${advice}\n`)
 })
 
 test('jobs check never sends a job to a server that would store it', async () => {
