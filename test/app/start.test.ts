@@ -128,7 +128,7 @@ describe('a start', {concurrency: 2}, () => {
     const server = await aServer(t, {env: {BELFRY_LOGLEVEL: 'debug'}})
     assert.match(
       server.program.stdout(),
-      /^belfry \d+\.\d+\.\d+ is ready on http:\/\/127\.0\.0\.1:\d+\n$/,
+      /^belfry \d+\.\d+\.\d+(-dev(\+[0-9a-f]+)?)? is ready on http:\/\/127\.0\.0\.1:\d+\n$/,
     )
     assert.equal((await server.get('/')).json.agent.server, 'true')
     assert.equal((await server.ask('GET', '//livez')).status, 200)
