@@ -61,12 +61,12 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
   // Scraped only when the server listens.
   const {metrics, certificate} = openServerMetrics(parts, totals, () => agents.agentCount)
   const readiness = new Readiness(clock, events, (state) => logReadiness(log, state))
-  const people = await openSignIn(parts)
+  const oidc = await openSignIn(parts)
   const access = new AccessTable({
     ...parts,
     store: forClients,
     token: config.token,
-    people: people?.owners,
+    personOwnerPrefix: oidc?.owners,
   })
   await access.refresh()
   warnOfStoredToken(access, log)
@@ -81,7 +81,7 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
       allowHosts: config.allowHosts,
       corsOrigins: config.corsOrigins,
       tls: config.tls,
-      people,
+      oidc,
       onSignInFailed: atMostEvery(clock, SIGN_IN_LOG_EVERY_MS, (failure: SignInFailed) =>
         log.logger.warn(`a sign-in failed: ${failure.reasons}`),
       ),
@@ -321,7 +321,7 @@ function clusterStateOf(
     const [counts, used, isPaused, stored] = await Promise.all([
       totals(),
       usage(),
-      store.paused(),
+      store.submissionsPaused(),
       backup.directory === null ? null : store.backupState(),
     ])
     return {...counts, ...used, isPaused, backups: stored === null ? null : backupsOf(stored)}

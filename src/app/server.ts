@@ -340,7 +340,7 @@ class Server implements RunningServer {
       acquireEveryMs: limits.leaseAcquireEveryMs,
       closedMs: limits.leaseClosedMs,
       trustMarginMs: limits.leaseMarginMs,
-      onStoreTime: (now) => void this.#clockGuard.believed(now, clock.monotonicMs()),
+      onStoreTime: (now) => void this.#clockGuard.trustedNow(now, clock.monotonicMs()),
       services: (term, onTermOver) => leaderServices(parts, term, onTermOver, this.#clockGuard),
     })
     this.#undo.push(() => leadership.stop())

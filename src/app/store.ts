@@ -76,7 +76,7 @@ export async function openStore(
 async function logState(store: Store, parts: StoreParts): Promise<void> {
   const {warnings} = await store.info()
   for (const warning of warnings) parts.log.logger.warn(warning)
-  const paused = await store.firingPaused()
+  const paused = await store.pausedSinceRestore()
   if (paused !== null) parts.log.logger.warn({reason: paused}, FIRING_PAUSED)
   for (const {jobs, until, reason} of await store.firingPauses())
     parts.log.logger.warn(

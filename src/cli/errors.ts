@@ -14,8 +14,8 @@ export class CommandFailed extends Error {
 }
 
 /** The command has printed its answer, which is no. Exit code 1, without a message. */
-export class AnswerIsNo extends Error {
-  override readonly name = 'AnswerIsNo'
+export class NegativeResult extends Error {
+  override readonly name = 'NegativeResult'
 }
 
 /** A request to the server failed. Exit code 1. */

@@ -18,7 +18,7 @@ import {addCompletionCommands} from './completion.ts'
 import {addScheduleCommand} from './commands/planned.ts'
 import {addRunCommands} from './commands/runs.ts'
 import {
-  AnswerIsNo,
+  NegativeResult,
   CallFailed,
   CommandFailed,
   EXIT_FAILED,
@@ -34,7 +34,7 @@ import {
   SERVER_FALLBACK,
   type GlobalOptions,
   type Session,
-  type Use,
+  type WithSession,
 } from './session.ts'
 import type {Terminal} from './terminal.ts'
 import {timeoutOf} from './values.ts'
@@ -87,7 +87,7 @@ export async function runCli(argv: readonly string[], context: CliContext): Prom
     await program.parseAsync(argv, {from: 'user'})
     return 0
   } catch (error) {
-    if (error instanceof AnswerIsNo) return EXIT_FAILED
+    if (error instanceof NegativeResult) return EXIT_FAILED
     if (error instanceof EndedByCommander && isHelp(error.ended)) return helpCodeOf(error.ended)
     const failure = failureOf(error)
     if (failure === null) throw error
@@ -144,7 +144,7 @@ function buildProgram(context: CliContext): Command {
     .version(context.version, '-V, --version', 'Print the version of this program')
     .helpCommand('help [command]', 'Show the help of a command')
     .configureHelp({showGlobalOptions: true})
-  const use: Use =
+  const use: WithSession =
     <Arguments extends readonly unknown[]>(
       action: (session: Session, ...args: Arguments) => Promise<void>,
     ) =>

@@ -24,7 +24,7 @@ export interface Session {
 }
 
 /** Turns an action with a session into an action of commander, which passes arguments, then options. */
-export type Use = <Arguments extends readonly unknown[]>(
+export type WithSession = <Arguments extends readonly unknown[]>(
   action: (session: Session, ...args: Arguments) => Promise<void>,
 ) => (...args: unknown[]) => Promise<void>
 

@@ -38,7 +38,7 @@ export class ClockGuard {
   }
 
   /** The believed time, given the store's clock and the monotonic clock of this process. */
-  believed(now: number, monotonicMs: number): number {
+  trustedNow(now: number, monotonicMs: number): number {
     const {farMs, confirmMs} = this.#limits
     const offsetMs = now - monotonicMs
     this.#newestOffsetMs = offsetMs

@@ -2,7 +2,7 @@
  * Faults of a definition, and warnings about it. Each finding belongs to a field, so that a form
  * can show it there. All faults are collected, within a bound, not only the first.
  */
-import {plain} from '../lib/shown.ts'
+import {escapeInvisible} from '../lib/quote.ts'
 
 export interface Finding {
   /** Name as in JSON: `retries`, `tags.web`. `''` = the body as a whole. */
@@ -38,6 +38,6 @@ export class FaultList {
   readonly all: Finding[] = []
 
   add(field: string, problem: string): void {
-    if (this.all.length < FAULTS_MAX) this.all.push({field: plain(field), problem})
+    if (this.all.length < FAULTS_MAX) this.all.push({field: escapeInvisible(field), problem})
   }
 }

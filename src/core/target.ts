@@ -3,7 +3,7 @@
  * the smallest count wins. Without a count every matching node runs it. Without tags one node does, or all,
  * by the cluster's setting.
  */
-import {plain, shown} from '../lib/shown.ts'
+import {escapeInvisible, quoteForMessage} from '../lib/quote.ts'
 import type {StringMap} from './job.ts'
 import type {Finding} from './findings.ts'
 import {type Candidate, ROLE, splitCordoned} from './node.ts'
@@ -23,13 +23,13 @@ export function parseTag(key: string, text: string): TagRule {
   const refused = (field: string, problem: string) =>
     ({ok: false, fault: {field, problem}}) as const
   if (key === '') return refused('tags', 'the name of a tag must not be empty')
-  const field = `tags.${plain(key)}`
+  const field = `tags.${escapeInvisible(key)}`
   const match = /^(.*):(-?\d*(?:\.\d+)?)$/s.exec(text)
   if (match === null) return {ok: true, value: text, count: null}
   if (match[1] === '') return refused(field, 'needs a value before the count, as in "ssd:2"')
   const count = /^\d+$/.test(match[2]!) ? Number(match[2]) : 0
   if (!Number.isSafeInteger(count) || count < 1) {
-    const example = shown(`${match[1]}:1`)
+    const example = quoteForMessage(`${match[1]}:1`)
     return refused(field, `the count after the colon must be a positive integer, as in ${example}`)
   }
   return {ok: true, value: match[1]!, count}

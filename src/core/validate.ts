@@ -3,7 +3,7 @@
  * and only the store knows the other jobs.
  */
 import {parseLength} from '../lib/duration.ts'
-import {shown} from '../lib/shown.ts'
+import {quoteForMessage} from '../lib/quote.ts'
 import {type Finding, type Findings, rootOf} from './findings.ts'
 import type {JobSpec} from './job.ts'
 import {nextPlanned, scheduleOf} from './next-time.ts'
@@ -39,7 +39,7 @@ export function nameProblem(name: string): string | null {
   const bad = characters.findIndex((character) => !IS_NAME_CHARACTER.test(character))
   if (bad === -1) return null
   return (
-    `the character ${shown(characters[bad])} at position ${bad + 1} is not allowed; ` +
+    `the character ${quoteForMessage(characters[bad])} at position ${bad + 1} is not allowed; ` +
     'use lower-case letters, digits, "_" and "-"'
   )
 }
@@ -74,7 +74,7 @@ function parentProblem(spec: JobSpec): string | null {
 function zoneProblem(spec: JobSpec): string | null {
   if (spec.timezone === '' || isKnownZone(spec.timezone)) return null
   const advice = 'use an IANA name such as "Europe/Berlin" or "UTC"'
-  return `${shown(spec.timezone)} is not a known time zone; ${advice}`
+  return `${quoteForMessage(spec.timezone)} is not a known time zone; ${advice}`
 }
 
 function windowProblem(spec: JobSpec): string | null {
@@ -86,7 +86,7 @@ function windowProblem(spec: JobSpec): string | null {
 function latenessProblem(spec: JobSpec): string | null {
   const lengthMs = parseLength(spec.maxLateness)
   if (lengthMs !== null && lengthMs > 0) return null
-  return `${shown(spec.maxLateness)} is not a length of time; write it as "24h" or "90m"`
+  return `${quoteForMessage(spec.maxLateness)} is not a length of time; write it as "24h" or "90m"`
 }
 
 function tagFaults(spec: JobSpec): Finding[] {
@@ -127,7 +127,7 @@ function planWarnings(spec: JobSpec, {defaultTimezone, now, faulty}: ValidationC
   const schedule = scheduleOf({...spec, parentJob: ''}, anchorAt, defaultTimezone)
   if (schedule === null || schedule.kind === 'manual') return []
   if (spec.parentJob !== '') {
-    const parent = shown(spec.parentJob)
+    const parent = quoteForMessage(spec.parentJob)
     return [
       {field: 'schedule', problem: `has no effect: the success of ${parent} launches this job`},
     ]

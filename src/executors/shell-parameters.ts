@@ -7,7 +7,7 @@ import type {StringMap} from '../core/job.ts'
 import {fillSecrets, hasReference} from '../core/secret.ts'
 import {parseByteSize} from '../lib/byte-size.ts'
 import {parseLength} from '../lib/duration.ts'
-import {shown} from '../lib/shown.ts'
+import {quoteForMessage} from '../lib/quote.ts'
 import type {Parameter} from '../ports/executor.ts'
 import {shellSyntaxIn, splitWords} from './shell-words.ts'
 
@@ -125,7 +125,7 @@ export function shellWarnings(config: StringMap): string[] {
   const warnings: string[] = []
   if (!['', 'true', 'false'].includes(word) && [...TRUE_WORDS, ...FALSE_WORDS].includes(word)) {
     const isTrue = TRUE_WORDS.includes(word)
-    warnings.push(`shell: ${shown(shell)} is read as ${isTrue}; write "${isTrue}"`)
+    warnings.push(`shell: ${quoteForMessage(shell)} is read as ${isTrue}; write "${isTrue}"`)
   }
   const syntax = shellSyntaxIn(command)
   if (!TRUE_WORDS.includes(word)) {

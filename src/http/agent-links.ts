@@ -60,7 +60,7 @@ class Pace {
  * Open connections. One token cannot take the places of all agents, and connections without a message none:
  * if all places are taken, the one that waits longest for its first message is ended.
  */
-export class Links {
+export class AgentConnectionLimits {
   readonly #limits: LinkLimits
   readonly #clock: Pick<Clock, 'monotonicMs'>
   readonly #ofToken = new Map<string, number>()

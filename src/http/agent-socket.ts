@@ -15,7 +15,7 @@ import type {Principal} from '../core/access/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import type {AccessTable} from '../identity/token-cache.ts'
 import type {Clock} from '../ports/runtime.ts'
-import {type LinkLimits, type LinkRefusal, Links} from './agent-links.ts'
+import {type LinkLimits, type LinkRefusal, AgentConnectionLimits} from './agent-links.ts'
 import {type Authenticator, authRequestOf} from './security/auth.ts'
 import {type Connections, endConnection} from './security/connections.ts'
 import {BARE_HEADERS, errorReply, headerLines} from './api/errors.ts'
@@ -73,7 +73,7 @@ export function listenForAgents(
     maxPayload: AGENT_MESSAGE_BYTES_MAX,
     clientTracking: true,
   })
-  const links = new Links(limits, clock)
+  const links = new AgentConnectionLimits(limits, clock)
   let isClosing = false
   const upgrade = async (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     // A session is for pages: it is no agent's, whatever its token may do.

@@ -20,7 +20,7 @@ export interface HttpOptions {
   /** PEM texts; `null` = plain HTTP. */
   readonly tls: {readonly cert: string; readonly key: string} | null
   /** Through which people sign in; absent = with tokens only. */
-  readonly people?: OidcSignIn | undefined
+  readonly oidc?: OidcSignIn | undefined
   /** Called for a sign-in that failed. Must not throw. */
   readonly onSignInFailed?: (failure: SignInFailed) => void
   /** A person signed in whose groups are mapped to policies that are not stored. */

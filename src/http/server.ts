@@ -106,9 +106,9 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
     })
     routeService(root, options)
     routeDocs(root)
-    if (options.ui) routeUi(root, options.people !== undefined)
-    if (options.people !== undefined)
-      routeOidc(root, operations, options.people, {...options, authenticator})
+    if (options.ui) routeUi(root, options.oidc !== undefined)
+    if (options.oidc !== undefined)
+      routeOidc(root, operations, options.oidc, {...options, authenticator})
   })
   return app
 }

@@ -24,7 +24,7 @@ export interface AccessOptions {
   /**
    * Prefix of the owner of a session that a person signed in for; absent = people sign in with tokens only.
    */
-  readonly people?: string | undefined
+  readonly personOwnerPrefix?: string | undefined
 }
 
 /** With a reload, a lost notification and expiry, a change takes effect within five seconds. */
@@ -55,7 +55,7 @@ export function digestOf(secret: string): string {
 }
 
 /** Times are monotonic; `Infinity` = it does not expire. */
-interface Known {
+interface CachedToken {
   readonly principal: Principal
   /** A use of a session moves it. */
   expiresAt: number
@@ -86,7 +86,7 @@ function configuredBy(token: string | null): Configured | null {
   return token === null ? null : {digest: digestOf(token), principal: {...LOCAL}}
 }
 
-interface Watch {
+interface RevocationWatch {
   readonly principal: Principal
   readonly isAllowed: (principal: Principal) => boolean
   readonly onLost: () => void
@@ -96,8 +96,8 @@ export class AccessTable implements Service {
   readonly #options: AccessOptions
   #configured: Configured | null
   readonly #loop: Loop
-  #byDigest: ReadonlyMap<string, Known> = new Map()
-  #byAccessor: ReadonlyMap<string, Known> = new Map()
+  #byDigest: ReadonlyMap<string, CachedToken> = new Map()
+  #byAccessor: ReadonlyMap<string, CachedToken> = new Map()
   #compiler = new PolicyCompiler()
   #hasHadTokens = false
   #revision = -1
@@ -106,9 +106,9 @@ export class AccessTable implements Service {
   #confirmedAt = -Infinity
   #running: Promise<void> = Promise.resolve()
   #queued: Promise<void> | null = null
-  readonly #watches = new Set<Watch>()
+  readonly #watches = new Set<RevocationWatch>()
   /** Tokens used since their use was recorded, with the monotonic instant of the newest use. */
-  readonly #usedSince = new Map<string, number>()
+  readonly #lastUses = new Map<string, number>()
   readonly #recordedAt = new Map<string, number>()
   #usesCheckedAt = -Infinity
   #unsubscribe: (() => void) | null = null
@@ -144,8 +144,8 @@ export class AccessTable implements Service {
    * expires or is revoked, it stays so: jobs run on this machine, and must not become callers without limits.
    */
   get isLocked(): boolean {
-    const {people} = this.#options
-    return this.#configured !== null || this.#hasHadTokens || people !== undefined
+    const {personOwnerPrefix} = this.#options
+    return this.#configured !== null || this.#hasHadTokens || personOwnerPrefix !== undefined
   }
 
   isConfigured(digest: string): boolean {
@@ -176,7 +176,7 @@ export class AccessTable implements Service {
   find(digest: string): Principal | 'stale' | null {
     if (this.isConfigured(digest)) return this.#configured!.principal
     const known = this.#byDigest.get(digest)
-    return known === undefined || known.session !== null ? null : this.#used(known, true)
+    return known === undefined || known.session !== null ? null : this.#recordUse(known, true)
   }
 
   /**
@@ -185,15 +185,15 @@ export class AccessTable implements Service {
    */
   findSession(digest: string, isUse: boolean): Principal | 'stale' | null {
     const known = this.#byDigest.get(digest)
-    return known === undefined || known.session === null ? null : this.#used(known, isUse)
+    return known === undefined || known.session === null ? null : this.#recordUse(known, isUse)
   }
 
-  #used(known: Known, isUse: boolean): Principal | 'stale' | null {
+  #recordUse(known: CachedToken, isUse: boolean): Principal | 'stale' | null {
     if (!this.#isValid(known)) return null
     const now = this.#options.clock.monotonicMs()
     if (now - this.#confirmedAt > STALE_MAX_MS) return 'stale'
     if (!isUse) return known.principal
-    this.#usedSince.set(known.principal.accessor, now)
+    this.#lastUses.set(known.principal.accessor, now)
     if (known.session !== null)
       known.expiresAt = Math.min(now + known.session.idleMs, known.session.endsAt)
     return known.principal
@@ -205,8 +205,8 @@ export class AccessTable implements Service {
     const configured = this.#configured
     if (configured === null || caller !== configured.principal)
       return {kind: 'token', accessor: caller.accessor}
-    const of = configuredOwner(configured.digest)
-    return {kind: 'other', of, token: {name: '', kind: 'management', policies: []}}
+    const name = configuredOwner(configured.digest)
+    return {kind: 'other', name, token: {name: '', kind: 'management', policies: []}}
   }
 
   /** Policies of this list that are not stored. */
@@ -216,7 +216,7 @@ export class AccessTable implements Service {
 
   /** Whose requests count together: all sessions of a token or of a person are one. */
   holderOf({accessor}: Principal): string {
-    return this.#byAccessor.get(accessor)?.session?.of ?? accessor
+    return this.#byAccessor.get(accessor)?.session?.owner ?? accessor
   }
 
   /** Expiry by this server's clock, in ms since the epoch; `null` = it does not expire. */
@@ -299,8 +299,8 @@ export class AccessTable implements Service {
 
   #load({revision, now, hasHadTokens, tokens, policies}: AccessSnapshot, readAt: number): void {
     this.#compiler.load(policies)
-    const byDigest = new Map<string, Known>()
-    const byAccessor = new Map<string, Known>()
+    const byDigest = new Map<string, CachedToken>()
+    const byAccessor = new Map<string, CachedToken>()
     // The store's clock decides; this one only measures.
     const local = (at: number | null) => (at === null ? Infinity : readAt + at - now)
     for (const token of tokens) {
@@ -336,12 +336,12 @@ export class AccessTable implements Service {
   }
 
   /** The store deletes the sessions of a token with it; those of other owners end by this. */
-  #isValid({expiresAt, session}: Known): boolean {
+  #isValid({expiresAt, session}: CachedToken): boolean {
     if (this.#options.clock.monotonicMs() >= expiresAt) return false
-    if (session === null || !session.of.includes(' ')) return true
-    const {people} = this.#options
-    if (people !== undefined && session.of.startsWith(people)) return true
-    return this.#configured !== null && session.of === configuredOwner(this.#configured.digest)
+    if (session === null || !session.owner.includes(' ')) return true
+    const {personOwnerPrefix} = this.#options
+    if (personOwnerPrefix !== undefined && session.owner.startsWith(personOwnerPrefix)) return true
+    return this.#configured !== null && session.owner === configuredOwner(this.#configured.digest)
   }
 
   #endLost(): void {
@@ -360,8 +360,8 @@ export class AccessTable implements Service {
     this.#usesCheckedAt = now
     // A connection of an agent is one request, however long it lasts.
     for (const {principal} of this.#watches)
-      if (principal.agent !== undefined) this.#usedSince.set(principal.accessor, now)
-    const due = [...this.#usedSince].filter(([accessor]) => {
+      if (principal.agent !== undefined) this.#lastUses.set(principal.accessor, now)
+    const due = [...this.#lastUses].filter(([accessor]) => {
       const isSession = this.#byAccessor.get(accessor)?.session !== null
       const everyMs = isSession ? USE_CHECK_MS : USE_RECORD_MS
       return now - (this.#recordedAt.get(accessor) ?? -Infinity) >= everyMs
@@ -369,7 +369,7 @@ export class AccessTable implements Service {
     if (due.length === 0) return
     await store.recordTokenUse(due.map(([accessor, at]) => ({accessor, agoMs: now - at})))
     for (const [accessor, at] of due) {
-      if (this.#usedSince.get(accessor) === at) this.#usedSince.delete(accessor)
+      if (this.#lastUses.get(accessor) === at) this.#lastUses.delete(accessor)
       this.#recordedAt.set(accessor, now)
     }
   }

@@ -177,7 +177,7 @@ export class ExecutionRun {
 
   /** Stops because the cluster gets no heartbeats of this node; the outcome is `lost`, reason `cut_off`. */
   disconnect(): void {
-    this.#abandon('disconnected', 'cut_off')
+    this.#abandon('disconnected', 'disconnected')
   }
 
   /**
@@ -185,11 +185,11 @@ export class ExecutionRun {
    * as `late_result`.
    */
   revoke(): void {
-    this.#abandon('cancel', 'not_ours')
+    this.#abandon('cancel', 'claim_revoked')
   }
 
   /** Emits an event, because no user requested this stop. */
-  #abandon(stopReason: 'cancel' | 'disconnected', reason: 'cut_off' | 'not_ours'): void {
+  #abandon(stopReason: 'cancel' | 'disconnected', reason: 'disconnected' | 'claim_revoked'): void {
     if (this.#stopReason === null && this.#end === null) {
       const abandoned = {job: this.#claimed.spec.name, execution: this.id, reason}
       this.#options.events.emit('execution_abandoned', abandoned)

@@ -1,6 +1,6 @@
 /** Bodies of requests that are one JSON object with a few fields. */
 import {DomainError} from '../core/errors.ts'
-import {plain} from '../lib/shown.ts'
+import {escapeInvisible} from '../lib/quote.ts'
 import {isObject, readJsonBytes} from '../wire/json.ts'
 
 /** Length of a name in an error. */
@@ -31,5 +31,5 @@ export function readFields(
   const unknown = Object.keys(json.value).find((field) => !known.includes(field))
   if (unknown === undefined) return json.value
   const fix = known.length === 0 ? 'Send an empty body' : `Use ${known.join(', ')}`
-  throw invalid(`${plain(unknown.slice(0, NAME_LENGTH_MAX))}: is no field here. ${fix}`)
+  throw invalid(`${escapeInvisible(unknown.slice(0, NAME_LENGTH_MAX))}: is no field here. ${fix}`)
 }

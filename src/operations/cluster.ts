@@ -5,7 +5,7 @@ import {ALL_JOBS, type FiringPause} from '../core/firing.ts'
 import {backupProblem, type BackupState} from '../core/backup.ts'
 import {decideHealth} from '../core/health.ts'
 import type {MemberRecord, MemberStatus} from '../core/node.ts'
-import type {FiringPaused} from '../ports/job-store.ts'
+import type {PausedSinceRestore} from '../ports/job-store.ts'
 import type {StoreInfo} from '../ports/store.ts'
 import {encodeTags, type PauseStatusJson, type StatusJson} from '../wire/cluster.ts'
 import {formatOptionalTime, formatTime} from '../wire/time.ts'
@@ -38,7 +38,7 @@ export function createMembers(context: OperationsContext) {
     const all = await members()
     const running = await store.busy({start: 0, end: null, outputBytes: 0})
     const isBusy = running.rows.some((execution) => execution.node === node.name)
-    const what = {action: 'member.leave', on: 'member', target: node.name} as const
+    const what = {action: 'member.leave', targetType: 'member', target: node.name} as const
     await store.recordAudit([{actor, ...what}])
     context.leave()
     return all.map((member) =>
@@ -104,8 +104,8 @@ export function createStatus(context: OperationsContext) {
         store.leader(),
         store.info(),
         store.totals(),
-        store.paused(),
-        store.firingPaused(),
+        store.submissionsPaused(),
+        store.pausedSinceRestore(),
         store.firingPauses(),
         store.defaultTimezone(),
         settings.makesBackups ? store.backupState() : null,
@@ -203,7 +203,7 @@ function backupFields(found: {readonly state: BackupState | null} | null) {
 /** Pauses that are named in the status. */
 const PAUSES_SHOWN = 3
 
-function firingText(putBack: FiringPaused | null, pauses: readonly FiringPause[]): string {
+function firingText(putBack: PausedSinceRestore | null, pauses: readonly FiringPause[]): string {
   if (putBack !== null) return `paused (${putBack})`
   if (pauses.length === 0) return 'active'
   const shown = pauses.slice(0, PAUSES_SHOWN).map(({jobs, until}) => {
@@ -216,7 +216,7 @@ function firingText(putBack: FiringPaused | null, pauses: readonly FiringPause[]
 /** The pause switch: stops creating and changing jobs, in the whole cluster. Scheduling continues. */
 export function createPause({events, store}: OperationsContext) {
   async function paused(): Promise<PauseStatusJson> {
-    return {paused: await store.paused()}
+    return {paused: await store.submissionsPaused()}
   }
 
   /** Durable and idempotent. */

@@ -14,7 +14,7 @@ import {
 } from '../core/firing.ts'
 import {parseLength} from '../lib/duration.ts'
 import {parseTime} from '../lib/rfc3339.ts'
-import type {FiringPaused, PauseRequest} from '../ports/job-store.ts'
+import type {PausedSinceRestore, PauseRequest} from '../ports/job-store.ts'
 import type {FiringJson} from '../wire/cluster.ts'
 import {formatOptionalTime, formatTime} from '../wire/time.ts'
 import {readFields} from './body.ts'
@@ -40,13 +40,13 @@ const CONTROL = /[\x00-\x1f\x7f-\x9f]/
 
 export interface Firing {
   /** `null` = the store was not put back, or firing was resumed since. */
-  readonly store: FiringPaused | null
+  readonly store: PausedSinceRestore | null
   readonly pauses: readonly FiringPause[]
 }
 
 export function createFiring({store, events, wakeup}: OperationsContext) {
   async function firing(): Promise<Firing> {
-    const [putBack, pauses] = await Promise.all([store.firingPaused(), store.firingPauses()])
+    const [putBack, pauses] = await Promise.all([store.pausedSinceRestore(), store.firingPauses()])
     return {store: putBack, pauses}
   }
 
@@ -98,7 +98,7 @@ export function createFiring({store, events, wakeup}: OperationsContext) {
    * call continues.
    */
   async function resumeFiring(actor: Actor): Promise<FiringJson> {
-    const was = await store.firingPaused()
+    const was = await store.pausedSinceRestore()
     for (let after: number | null = 0; after !== null;)
       after = await store.resumeFiring({after, limit: RESUME_BATCH_MAX, actor})
     wakeup.notify('launch')

@@ -6,7 +6,7 @@ import type {Actor} from '../core/audit.ts'
 import {DomainError} from '../core/errors.ts'
 import {type MemberRecord, type Scheduling, schedulingOf} from '../core/node.ts'
 import {formatDuration, parseLength} from '../lib/duration.ts'
-import {plain} from '../lib/shown.ts'
+import {escapeInvisible} from '../lib/quote.ts'
 import type {NodeLoad, SchedulingChange} from '../ports/node-store.ts'
 import {readFields} from './body.ts'
 import type {OperationsContext} from './context.ts'
@@ -87,7 +87,7 @@ function deadlineOf({kind, deadlineMs, body}: AskedScheduling): number | null {
   if (deadline === null || deadline === '') return deadlineMs
   const ofBody = typeof deadline === 'string' ? parseLength(deadline) : null
   if (ofBody === null) {
-    const shown = plain(JSON.stringify(deadline).slice(0, 64))
+    const shown = escapeInvisible(JSON.stringify(deadline).slice(0, 64))
     throw invalid(`deadline: must be a duration such as "10m" or "1h30m", not ${shown}`)
   }
   if (deadlineMs !== null && deadlineMs !== ofBody) {

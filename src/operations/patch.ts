@@ -41,7 +41,7 @@ export function createPatch(
   /** Throws `job_unknown`, and as `submit`. */
   async function patch(call: PatchCall): Promise<SubmitReply> {
     requireChange(call)
-    if (await store.paused()) throw submissionsPaused()
+    if (await store.submissionsPaused()) throw submissionsPaused()
     for (let attempt = 1; ; attempt += 1) {
       const merged = await merge(call)
       try {

@@ -67,7 +67,7 @@ export function createRestore(context: OperationsContext) {
    * `body_too_large`.
    */
   async function restore(call: RestoreCall): Promise<RestoreReply> {
-    if (await store.paused()) throw submissionsPaused()
+    if (await store.submissionsPaused()) throw submissionsPaused()
     const {kind} = call.caller
     if (!storesJobs(call.caller))
       throw new DomainError('not_allowed', storeRefusal(call.caller, 'create', '*', null))

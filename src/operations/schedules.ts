@@ -65,7 +65,7 @@ export function createSchedules({clock, store}: OperationsContext) {
     const [found, fallback, putBack, pauses] = await Promise.all([
       store.job(name),
       store.defaultTimezone(),
-      store.firingPaused(),
+      store.pausedSinceRestore(),
       store.firingPauses(),
     ])
     const {spec, anchorAt, nextAt} = requireJob(name, found)

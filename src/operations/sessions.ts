@@ -50,7 +50,7 @@ export function createSessions({store, random, clock, access, settings}: Operati
 
   /** Throws `session_refused`, `too_many_sessions`. */
   async function openSession(owner: SessionOwner, actor: Actor): Promise<OpenedSession> {
-    const retryAfterSeconds = signIns.take(owner.kind === 'token' ? owner.accessor : owner.of)
+    const retryAfterSeconds = signIns.take(owner.kind === 'token' ? owner.accessor : owner.name)
     if (retryAfterSeconds > 0) throw tooManySignIns(retryAfterSeconds)
     const secret = `${SECRET_PREFIX}${random.id()}${random.id()}`
     const {sessionIdleMs: idleMs, sessionMaxMs: maxMs} = settings

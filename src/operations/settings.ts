@@ -2,7 +2,7 @@
 import type {Actor} from '../core/audit.ts'
 import {DomainError} from '../core/errors.ts'
 import {findZone} from '../core/schedule/zone.ts'
-import {shown} from '../lib/shown.ts'
+import {quoteForMessage} from '../lib/quote.ts'
 import {readFields} from './body.ts'
 import type {OperationsContext} from './context.ts'
 import type {Firing} from './firing.ts'
@@ -20,7 +20,7 @@ export function createSettings(
   async function settings(): Promise<Settings> {
     const [timezone, submissionsPaused, paused] = await Promise.all([
       store.defaultTimezone(),
-      store.paused(),
+      store.submissionsPaused(),
       firing(),
     ])
     return {timezone, submissionsPaused, firing: paused}
@@ -47,7 +47,8 @@ function readTimezone(body: Uint8Array): string {
   const zone = typeof timezone === 'string' ? findZone(timezone) : null
   if (zone !== null) return zone.name
   throw invalid(
-    `timezone: must be an IANA name such as "Europe/Berlin" or "UTC"; ${shown(timezone)} is not known`,
+    'timezone: must be an IANA name such as "Europe/Berlin" or "UTC"; ' +
+      `${quoteForMessage(timezone)} is not known`,
   )
 }
 

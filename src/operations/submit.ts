@@ -13,7 +13,7 @@ import type {JobRecord, JobSpec} from '../core/job.ts'
 import {secretsOf} from '../core/secret.ts'
 import type {Idempotency, RevisionMatch, SubmitResult} from '../ports/job-store.ts'
 import {decodeJob, isMisspelt} from '../wire/decode-job.ts'
-import {shown} from '../lib/shown.ts'
+import {quoteForMessage} from '../lib/quote.ts'
 import {isObject, readJsonBytes} from '../wire/json.ts'
 import type {OperationsContext} from './context.ts'
 import {missingSecrets} from './secrets.ts'
@@ -102,7 +102,7 @@ export function createSubmit(context: OperationsContext) {
       if (missing.length > 0) throw jobInvalid(missing)
       return decoded
     } catch (error) {
-      if (isNew && (await store.paused())) throw submissionsPaused()
+      if (isNew && (await store.submissionsPaused())) throw submissionsPaused()
       throw error
     }
   }
@@ -227,7 +227,7 @@ function jobInvalid(faults: readonly Finding[]): DomainError {
 }
 
 function parentUnknown(parent: string): DomainError {
-  const problem = `there is no job named ${shown(parent)}`
+  const problem = `there is no job named ${quoteForMessage(parent)}`
   const fault: Finding = {field: 'parent_job', problem, code: 'parent_unknown'}
   const message = `specified parent job not found: ${sentenceOf(fault)}`
   return new DomainError('parent_unknown', message, {members: {errors: [fault]}})
@@ -245,7 +245,7 @@ export function shownPath(caller: Principal, path: readonly string[]): string {
 
 function ephemeralFault(spec: JobSpec, parent: string, dependents: readonly string[]): Finding {
   if (parent !== spec.name) {
-    const problem = `${shown(parent)} is ephemeral, and an ephemeral job cannot have dependents`
+    const problem = `${quoteForMessage(parent)} is ephemeral, and an ephemeral job cannot have dependents`
     return {field: 'parent_job', problem}
   }
   const named = dependents.length === 0 ? '' : ` (${dependents.join(', ')})`

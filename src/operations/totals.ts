@@ -12,7 +12,7 @@ const USED_FACTOR = 20
 
 /** Returns a function that throws if the store does not reply, even while it need not count. */
 export function boundedCount<Counts>(
-  store: Pick<Store, 'paused'>,
+  store: Pick<Store, 'submissionsPaused'>,
   clock: Pick<Clock, 'monotonicMs'>,
   read: () => Promise<Counts>,
 ): () => Promise<Counts> {
@@ -34,7 +34,7 @@ export function boundedCount<Counts>(
 
   return async () => {
     if (last !== null && clock.monotonicMs() < usedUntil) {
-      await store.paused()
+      await store.submissionsPaused()
       return last
     }
     counting ??= count().finally(() => (counting = null))

@@ -16,7 +16,7 @@ import {matchTargets} from '../core/target.ts'
 import {FAULTS_MAX, type Finding, type Findings, rootOf} from '../core/findings.ts'
 import {validateSpec} from '../core/validate.ts'
 import {didYouMean} from '../lib/nearest.ts'
-import {plain, shown} from '../lib/shown.ts'
+import {escapeInvisible, quoteForMessage} from '../lib/quote.ts'
 import type {Executor} from '../ports/executor.ts'
 import {type DecodedJob, misspelt, unknownField} from '../wire/decode-job.ts'
 import type {OperationsContext} from './context.ts'
@@ -106,7 +106,10 @@ function validateExecutor(
     const list = `known are ${known.join(', ')}`
     return EXECUTORS_ELSEWHERE.includes(name)
       ? warns('executor', `"${name}" is on no node, so every run of this job will fail; ${list}`)
-      : rejects('executor', `${shown(name)} is not known; ${list}${didYouMean(name, known)}`)
+      : rejects(
+          'executor',
+          `${quoteForMessage(name)} is not known; ${list}${didYouMean(name, known)}`,
+        )
   }
   const field = 'executor_config'
   const {problems, warnings} = executor.check(executorConfig)
@@ -131,7 +134,7 @@ function unknownParameters(
     .map((key) => {
       const meant = didYouMean(key, known) || `; its parameters are ${known.join(', ')}`
       const problem = `is not used by the ${name} executor${meant}`
-      return {field: `executor_config.${plain(key)}`, problem, code: 'field_unknown'}
+      return {field: `executor_config.${escapeInvisible(key)}`, problem, code: 'field_unknown'}
     })
 }
 
@@ -154,7 +157,7 @@ function misplacedSecrets(spec: JobSpec, allowed: readonly string[]): readonly s
     const wrong = names.find((name) => !SECRET_NAME.test(name))
     return wrong === undefined
       ? []
-      : `${parameter} names a secret, and ${shown(wrong)} is no name of one`
+      : `${parameter} names a secret, and ${quoteForMessage(wrong)} is no name of one`
   })
   if (secretsOf(spec).length > SECRETS_PER_JOB_MAX)
     problems.push(`a job can name at most ${SECRETS_PER_JOB_MAX} secrets`)
@@ -172,7 +175,10 @@ function validateProcessor(
     const list = `known are ${known.join(', ')}`
     return PROCESSORS_ELSEWHERE.includes(name)
       ? warns('processors', `"${name}" is on no node, so runs will skip it; ${list}`)
-      : rejects('processors', `${shown(name)} is not known; ${list}${didYouMean(name, known)}`)
+      : rejects(
+          'processors',
+          `${quoteForMessage(name)} is not known; ${list}${didYouMean(name, known)}`,
+        )
   }
   const problems = [...processor.check(withoutType(parameters))]
   for (const [parameter, text] of Object.entries(parameters))

@@ -13,7 +13,7 @@ export interface Change {
   readonly action: AuditAction
   /** Absent = `done`. */
   readonly result?: AuditResult
-  readonly on: AuditTarget
+  readonly targetType: AuditTarget
   /** Name of the target. */
   readonly target: string
   /** Text that tells the change from others, for people. Never a secret. */
@@ -36,7 +36,7 @@ export interface AuditEntry {
   /** May be of a newer release. */
   readonly action: string
   readonly result: AuditResult
-  readonly on: AuditTarget
+  readonly targetType: AuditTarget
   readonly target: string
   readonly detail: string
   /** Revision of a changed definition; `null` = there was none, or none is left. */
@@ -53,7 +53,7 @@ export interface AuditQuery extends Slice {
   readonly actor: string
   /** An action, or the part before its `.`. */
   readonly action: string
-  readonly on: AuditTarget | null
+  readonly targetType: AuditTarget | null
   readonly target: string
   readonly result: AuditResult | null
   /** Inclusive; ms since the epoch. */

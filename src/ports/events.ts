@@ -38,7 +38,7 @@ export interface EventPayloads {
     retried: boolean
   }
   /** The node ends a run by itself: it is disconnected from the cluster, or its claim was revoked. */
-  execution_abandoned: {job: string; execution: string; reason: 'cut_off' | 'not_ours'}
+  execution_abandoned: {job: string; execution: string; reason: 'disconnected' | 'claim_revoked'}
   execution_changed: {job: string; execution: string; status: ExecutionStatus}
   submissions_paused: {paused: boolean}
   timezone_changed: {timezone: string; was: string}

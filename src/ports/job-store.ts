@@ -222,10 +222,10 @@ export interface JobStore {
   job(name: string): Promise<ShownJob | null>
   jobs(query: JobQuery): Promise<Page<ShownJob>>
   /** True: submissions are rejected in the whole cluster. */
-  paused(): Promise<boolean>
+  submissionsPaused(): Promise<boolean>
   setPaused(paused: boolean, actor?: Actor): Promise<void>
   /** Why no planned time is decided; `null` = planned times are decided. */
-  firingPaused(): Promise<FiringPaused | null>
+  pausedSinceRestore(): Promise<PausedSinceRestore | null>
   /**
    * Plans a page of jobs from now on while firing is paused, and records the times before now as missed; the
    * last page ends the pause. Returns the cursor of the next page; `null` = firing is not paused. Idempotent.
@@ -268,4 +268,4 @@ export type PauseResult =
 /**
  * `restored`: from a backup by `restore-store`. `put_back`: its file was copied, or its database restored.
  */
-export type FiringPaused = 'restored' | 'put_back'
+export type PausedSinceRestore = 'restored' | 'put_back'

@@ -36,8 +36,8 @@ export interface StoredToken extends TokenRecord {
  * `endsAt` in any case; `expiresAt` is the earlier of the two.
  */
 export interface SessionTerms {
-  /** The token that was signed in with, by its accessor, or another text with a blank. */
-  readonly of: string
+  /** Accessor of the token that was signed in with; the owner of a person's session contains a blank. */
+  readonly owner: string
   readonly idleMs: number
   readonly endsAt: number
 }
@@ -103,7 +103,7 @@ export type SessionOwner =
   | {
       readonly kind: 'other'
       /** Has a blank, so that it is no accessor. */
-      readonly of: string
+      readonly name: string
       readonly token: Pick<TokenRecord, 'name' | 'kind' | 'policies'>
     }
 

@@ -1,6 +1,6 @@
 /** Parameters and checks shared by all processors. */
 import type {StringMap} from '../core/job.ts'
-import {shown} from '../lib/shown.ts'
+import {quoteForMessage} from '../lib/quote.ts'
 import type {Parameter} from '../ports/executor.ts'
 
 export const FORWARD: Parameter = {
@@ -20,11 +20,13 @@ export function checkCommon(known: readonly Parameter[], config: StringMap): str
   const names = known.map((parameter) => parameter.name)
   for (const key of Object.keys(config)) {
     if (key === TOLERATED || names.includes(key)) continue
-    problems.push(`has no parameter ${shown(key)}; its parameters are ${names.join(', ')}`)
+    problems.push(
+      `has no parameter ${quoteForMessage(key)}; its parameters are ${names.join(', ')}`,
+    )
   }
   const forward = config['forward'] ?? ''
   if (!['', 'true', 'false'].includes(forward.toLowerCase())) {
-    problems.push(`forward must be "true" or "false", not ${shown(forward)}`)
+    problems.push(`forward must be "true" or "false", not ${quoteForMessage(forward)}`)
   }
   return problems
 }

@@ -20,7 +20,7 @@ const FAULTS_MAX = 10_000
 const MESSAGE_LENGTH_MAX = 300
 
 /** Subject of a fault: a job in one revision, or one pending launch of it. */
-export interface Isolated {
+export interface FaultSubject {
   readonly jobId: number
   readonly job: string
   readonly revision: number
@@ -43,7 +43,7 @@ export class JobFaults {
   /** Decides each item by itself; returns the decisions of those that can be decided. */
   decideEach<Item, Decision>(
     items: readonly Item[],
-    isolate: (item: Item) => Isolated,
+    isolate: (item: Item) => FaultSubject,
     decide: (item: Item) => Decision,
   ): Decision[] {
     return items.flatMap((item) => {
@@ -63,7 +63,7 @@ export class JobFaults {
    */
   async applyEach<Decision>(
     decisions: readonly Decision[],
-    isolate: (decision: Decision) => Isolated,
+    isolate: (decision: Decision) => FaultSubject,
     apply: (decisions: readonly Decision[]) => Promise<void>,
   ): Promise<void> {
     try {
@@ -78,7 +78,7 @@ export class JobFaults {
     }
   }
 
-  add(isolated: Isolated, error: unknown): void {
+  add(isolated: FaultSubject, error: unknown): void {
     const key = keyOf(isolated)
     const isKnown = this.#retryAt.delete(key)
     this.#retryAt.set(key, this.#clock.monotonicMs() + RETRY_MS)
@@ -99,14 +99,14 @@ export class JobFaults {
     return taken
   }
 
-  #waits(isolated: Isolated): boolean {
+  #waits(isolated: FaultSubject): boolean {
     if (this.#retryAt.size === 0) return false
     const retryAt = this.#retryAt.get(keyOf(isolated))
     return retryAt !== undefined && this.#clock.monotonicMs() < retryAt
   }
 }
 
-function keyOf({jobId, revision, group}: Isolated): string {
+function keyOf({jobId, revision, group}: FaultSubject): string {
   return `${jobId} ${revision} ${group ?? ''}`
 }
 
@@ -119,10 +119,10 @@ export function isPassing(error: unknown): boolean {
   )
 }
 
-export function isolatedJob({job}: DueJob): Isolated {
+export function isolatedJob({job}: DueJob): FaultSubject {
   return {jobId: job.id, job: job.spec.name, revision: job.revision, group: null}
 }
 
-export function isolatedRequest({launch: {group}, job}: PendingWork): Isolated {
+export function isolatedRequest({launch: {group}, job}: PendingWork): FaultSubject {
   return {jobId: job.id, job: job.spec.name, revision: job.revision, group}
 }

@@ -192,7 +192,7 @@ export class Launcher implements Service {
     const {now, settings, requests} = await store.loadRequests(request)
     if (requests.length === 0) return {rows: 0, count: 0, last: afterGroup, next: null}
     const last = requests.at(-1)!.launch.group
-    const context = await this.#context(clockGuard.believed(now, clock.monotonicMs()), settings)
+    const context = await this.#context(clockGuard.trustedNow(now, clock.monotonicMs()), settings)
     const isolated = new Map(requests.map((each) => [each.launch.group, isolatedRequest(each)]))
     const decisions = this.#faults
       .decideEach(requests, isolatedRequest, (each) => {
@@ -220,7 +220,7 @@ export class Launcher implements Service {
       return {count: 0, nextInMs: 0}
     }
     const {nextDueAt} = loaded
-    const now = this.#believed(loaded.now)
+    const now = this.#trustedNow(loaded.now)
     for (const {id, name, problem} of loaded.damaged)
       this.#faults.add({jobId: id, job: name, revision: 0, group: null}, problem)
     // Held back: sorted by `next`, so no later page has a time to decide.
@@ -315,16 +315,16 @@ export class Launcher implements Service {
   }
 
   /** The store's time, or the time before a step ahead that has not stood for long. */
-  #believed(now: number): number {
+  #trustedNow(now: number): number {
     const {clock, clockGuard, clockConfirmMs, clockStepMs, events} = this.#options
     if (now < this.#lookedAt - clockStepMs) this.#mayHaveFutureWaits = true
     this.#lookedAt = now
-    const believed = clockGuard.believed(now, clock.monotonicMs())
+    const trustedNow = clockGuard.trustedNow(now, clock.monotonicMs())
     const {heldMs} = clockGuard
     if (heldMs > 0 && !this.#isHeld)
       events.emit('clock_held', {by_ms: Math.round(heldMs), for_ms: clockConfirmMs})
     this.#isHeld = heldMs > 0
-    return believed
+    return trustedNow
   }
 
   async #context(now: number, {defaultZone, pauses}: LaunchSettings): Promise<PassContext> {

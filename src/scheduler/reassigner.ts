@@ -14,7 +14,7 @@ import {Bursts} from '../node/bursts.ts'
 import {announceFinished} from '../node/finisher.ts'
 import type {LeaderStore, StuckPosition} from '../ports/leader-store.ts'
 import type {Random, Wakeup} from '../ports/runtime.ts'
-import {type Isolated, JobFaults} from './job-faults.ts'
+import {type FaultSubject, JobFaults} from './job-faults.ts'
 import {leaderLoop, type TermOptions} from './leader-loop.ts'
 
 export interface ReassignerOptions extends TermOptions {
@@ -106,7 +106,7 @@ export class Reassigner implements Service {
     const canMove = candidates.some(({load, slots}) => load < slots)
     const request = {unclaimedMs, canMove, after: round.after, limit: BATCH_MAX, of: round.of}
     const loaded = await store.loadStuck(request)
-    const now = clockGuard.believed(loaded.now, clock.monotonicMs())
+    const now = clockGuard.trustedNow(loaded.now, clock.monotonicMs())
     this.#lookedSince ??= now
     if (loaded.executions.length > 0) await this.#decide(loaded.executions, now, this.#lookedSince)
     round.after = loaded.next
@@ -142,6 +142,6 @@ export class Reassigner implements Service {
   }
 }
 
-function isolated({job, execution: {group}}: StuckExecution): Isolated {
+function isolated({job, execution: {group}}: StuckExecution): FaultSubject {
   return {jobId: job.id, job: job.spec.name, revision: job.revision, group}
 }

@@ -40,14 +40,14 @@ export class RequestRounds {
   /** Largest number seen. */
   #seenGroup = 0
   /** `#seenGroup` at least `SETTLE_MS` ago: no launch with a smaller number appears any more. */
-  #settled = {group: 0, next: 0, at: -Infinity}
+  #settled = {group: 0, nextGroup: 0, at: -Infinity}
   /** Monotonic start of the next round. */
   #revisitAt = -Infinity
   /** Earliest start of the next round over all that wait; other rounds begin at the settled number. */
-  #wholeAt = -Infinity
+  #fullScanAt = -Infinity
   /** Number after which the next page of the round begins; `null` = no round. */
   #revisiting: number | null = null
-  #isWhole = false
+  #isFullScan = false
   /** Length of the round so far, and launches visited. */
   #roundMs = 0
   #roundRows = 0
@@ -95,21 +95,21 @@ export class RequestRounds {
 
   async #beginRound(now: number): Promise<void> {
     if (now - this.#settled.at >= SETTLE_MS)
-      this.#settled = {group: this.#settled.next, next: this.#seenGroup, at: now}
+      this.#settled = {group: this.#settled.nextGroup, nextGroup: this.#seenGroup, at: now}
     const nodes = this.#hasWaiting ? describe(await this.#options.candidates()) : this.#nodes
-    this.#isWhole = this.#isRepeated || now >= this.#wholeAt || nodes !== this.#nodes
+    this.#isFullScan = this.#isRepeated || now >= this.#fullScanAt || nodes !== this.#nodes
     this.#nodes = nodes
     this.#isRepeated = false
-    this.#revisiting = this.#isWhole ? 0 : this.#settled.group
+    this.#revisiting = this.#isFullScan ? 0 : this.#settled.group
     this.#revisitAt = now + REVISIT_MS
     this.#roundMs = 0
     this.#roundRows = 0
   }
 
   #endRound(): void {
-    if (!this.#isWhole) return
+    if (!this.#isFullScan) return
     this.#hasWaiting = this.#roundRows > 0
-    this.#wholeAt = this.#options.clock.monotonicMs() + PAUSE_FACTOR * this.#roundMs
+    this.#fullScanAt = this.#options.clock.monotonicMs() + PAUSE_FACTOR * this.#roundMs
   }
 
   async #decidePage(afterGroup: number): Promise<RequestPage> {

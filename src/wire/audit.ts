@@ -108,7 +108,7 @@ export function readAuditQuery(query: Query) {
     ...readSlice(query, PAGE_ROWS_MAX),
     actor: query.first('actor') ?? '',
     action: query.first('action') ?? '',
-    on: job === null ? null : ('job' as const),
+    targetType: job === null ? null : ('job' as const),
     target: job ?? query.first('target') ?? '',
     result: query.choice('result', RESULTS),
     from: readTime(query, 'from'),
@@ -132,7 +132,7 @@ interface EntryFields {
   readonly actor: Actor
   readonly action: string
   readonly result: (typeof RESULTS)[number]
-  readonly on: AuditTarget
+  readonly targetType: AuditTarget
   readonly target: string
   readonly detail: string
   readonly revisionBefore: number | null
@@ -142,18 +142,20 @@ interface EntryFields {
 }
 
 export function encodeAuditEntry(entry: EntryFields): AuditEntryJson {
-  const {on, revisionBefore, revisionAfter} = entry
+  const {targetType, revisionBefore, revisionAfter} = entry
   const isLeftOut =
     (revisionBefore !== null && entry.before === null) ||
     (revisionAfter !== null && entry.after === null)
-  const [before, after] = [entry.before, entry.after].map((stored) => documentOf(on, stored))
+  const [before, after] = [entry.before, entry.after].map((stored) =>
+    documentOf(targetType, stored),
+  )
   return {
     id: entry.id,
     at: formatTime(entry.at),
     ...encodeActor(entry.actor),
     action: entry.action,
     result: entry.result,
-    target_type: on,
+    target_type: targetType,
     target: entry.target,
     detail: entry.detail,
     revision_before: revisionBefore,
@@ -206,9 +208,9 @@ function encodeActor({name, accessor, kind, address}: Actor) {
 
 type Fields = Readonly<Record<string, unknown>>
 
-function documentOf(on: EntryFields['on'], stored: string | null): Fields | null {
+function documentOf(targetType: EntryFields['targetType'], stored: string | null): Fields | null {
   if (stored === null) return null
-  return on === 'job' ? encodeDefinition(JSON.parse(stored) as JobSpec) : {Rules: stored}
+  return targetType === 'job' ? encodeDefinition(JSON.parse(stored) as JobSpec) : {Rules: stored}
 }
 
 /**

@@ -1,7 +1,7 @@
 /** Cluster and service in JSON: status, members, pause, policies, statistics, planned times, health. */
 import {Type, type Static} from 'typebox'
 import {type MemberRecord, type MemberStatus, type Scheduling, systemTags} from '../core/node.ts'
-import {OptionalTime, Refer, TextMap, Time} from './shapes.ts'
+import {OptionalTime, schemaRef, TextMap, Time} from './shapes.ts'
 import {formatOptionalTime, formatTime} from './time.ts'
 
 export const Status = Type.Object(
@@ -54,7 +54,7 @@ export const ExecutionStat = Type.Object(
   {$id: 'ExecutionStat', description: 'Executions of one day.'},
 )
 export const ExecutionStats = Type.Object(
-  {stats: Type.Array(Refer(ExecutionStat))},
+  {stats: Type.Array(schemaRef(ExecutionStat))},
   {$id: 'ExecutionStats', description: 'One record a day, oldest first.'},
 )
 export type ExecutionStatsJson = Static<typeof ExecutionStats>

@@ -9,7 +9,7 @@ import {METADATA_MAX, nameProblem, TAGS_MAX} from '../core/validate.ts'
 import {FaultList, type Finding} from '../core/findings.ts'
 import {didYouMean, meantBy} from '../lib/nearest.ts'
 import {parseTime} from '../lib/rfc3339.ts'
-import {plain, shown} from '../lib/shown.ts'
+import {escapeInvisible, quoteForMessage} from '../lib/quote.ts'
 import {type Check, checkOf} from './check.ts'
 import {
   CONFIG_ENTRIES_MAX,
@@ -93,7 +93,7 @@ export function decodeStatus(body: unknown): JobStatus {
 function readCount(field: string, value: unknown, faults: FaultList): number {
   const count = value ?? 0
   if (Number.isSafeInteger(count) && Number(count) >= 0) return Number(count)
-  faults.add(field, `must be an integer of at least 0, not ${shown(value)}`)
+  faults.add(field, `must be an integer of at least 0, not ${quoteForMessage(value)}`)
   return 0
 }
 
@@ -139,7 +139,7 @@ function wellTyped(
     const value = body[field]
     if (value === undefined || isValid(value)) continue
     wrong.add(field)
-    const sent = HIDDEN_FIELDS.has(field) ? '' : `, not ${shown(value)}`
+    const sent = HIDDEN_FIELDS.has(field) ? '' : `, not ${quoteForMessage(value)}`
     faults.add(field, `${describeSchema(schema)}${sent}`)
   }
   return wrong.size === 0
@@ -162,7 +162,7 @@ const FIELDS: readonly string[] = Object.keys(JobDefinition.properties)
 /** Says that an unknown field may be a required one that is missing; `''` = there is none. */
 export function misspelt(field: string, ignoredFields: readonly string[]): string {
   const found = ignoredFields.find((each) => meantBy(each, FIELDS) === field)
-  return found === undefined ? '' : `; the unknown field ${shown(found)} may be meant`
+  return found === undefined ? '' : `; the unknown field ${quoteForMessage(found)} may be meant`
 }
 
 /** True if an unknown field is probably a misspelt one. */
@@ -173,7 +173,7 @@ export function isMisspelt(field: string): boolean {
 /** Finding about an unknown field: a fault of a strict request, otherwise a warning. */
 export function unknownField(field: string): Finding {
   return {
-    field: plain(field.slice(0, MAP_KEY_LENGTH_MAX)),
+    field: escapeInvisible(field.slice(0, MAP_KEY_LENGTH_MAX)),
     problem: `is not a field of a job${didYouMean(field, FIELDS)}`,
     code: 'field_unknown',
   }
@@ -232,7 +232,10 @@ function readProcessors(
       const text = String(parameters)
       processors[name] = text === 'true' || text === 'false' ? {forward: text} : {}
       if (text !== '' && processors[name].forward === undefined)
-        warnings.push({field, problem: `the value ${shown(text)} is ignored: it is no parameter`})
+        warnings.push({
+          field,
+          problem: `the value ${quoteForMessage(text)} is ignored: it is no parameter`,
+        })
     }
   }
   return processors
@@ -288,7 +291,7 @@ function readTime(field: string, value: unknown, faults: FaultList): number | nu
   const at = typeof value === 'string' ? parseTime(value) : null
   if (at === null) {
     const advice = 'write it as "2026-05-01T08:30:00Z" or with an offset'
-    faults.add(field, `${shown(value)} is not a time; ${advice}`)
+    faults.add(field, `${quoteForMessage(value)} is not a time; ${advice}`)
   }
   return at
 }

@@ -3,7 +3,7 @@ import {Type, type Static} from 'typebox'
 import {executionId, type ExecutionRecord} from '../core/execution.ts'
 import {launchStatus} from '../core/finish.ts'
 import type {LaunchRecord} from '../core/launch-record.ts'
-import {OptionalTime, Refer, Time} from './shapes.ts'
+import {OptionalTime, schemaRef, Time} from './shapes.ts'
 import {formatOptionalTime, formatTime, ZERO_TIME} from './time.ts'
 
 export const EXECUTION_STATUSES = [
@@ -190,7 +190,7 @@ export const Launch = Type.Object(
     term: Type.Union([Type.Integer(), Type.Null()], {
       description: 'Term of the leader that decided.',
     }),
-    executions: Type.Array(Refer(LaunchExecution), {description: 'Its executions.'}),
+    executions: Type.Array(schemaRef(LaunchExecution), {description: 'Its executions.'}),
   },
   {
     $id: 'Launch',

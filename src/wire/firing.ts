@@ -1,7 +1,7 @@
 /** Firing in JSON: whether planned times are launched, and the pauses. */
 import {type Static, Type} from 'typebox'
 import {type FiringPause, PAUSE_GLOB_LENGTH_MAX, PAUSE_REASON_LENGTH_MAX} from '../core/firing.ts'
-import {OptionalTime, Refer, Time} from './shapes.ts'
+import {OptionalTime, schemaRef, Time} from './shapes.ts'
 import {formatOptionalTime, formatTime} from './time.ts'
 
 export const Pause = Type.Object(
@@ -26,7 +26,7 @@ export const FiringStatus = Type.Object(
         'Why no job has fired since the store was put back from a backup, until `POST /v1/resume`; ' +
         'empty = this is not so.',
     }),
-    pauses: Type.Array(Refer(Pause), {description: 'The pauses in force, sorted by `jobs`.'}),
+    pauses: Type.Array(schemaRef(Pause), {description: 'The pauses in force, sorted by `jobs`.'}),
   },
   {$id: 'FiringStatus', description: 'Whether planned times are launched.'},
 )

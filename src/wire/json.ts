@@ -5,7 +5,7 @@
  */
 
 import type {Finding} from '../core/findings.ts'
-import {plain} from '../lib/shown.ts'
+import {escapeInvisible} from '../lib/quote.ts'
 
 /** Deeper than any shape of this API. Bounds every later recursion. */
 export const JSON_DEPTH_MAX = 32
@@ -37,7 +37,7 @@ export function readJson(text: string): JsonResult {
     value = JSON.parse(text)
   } catch (error) {
     if (error instanceof SyntaxError)
-      return {kind: 'syntax', problem: `${plain(error.message)}${syntaxHint(text)}`}
+      return {kind: 'syntax', problem: `${escapeInvisible(error.message)}${syntaxHint(text)}`}
     throw error
   }
   const check = new ContentCheck()

@@ -1,7 +1,7 @@
 /** Settings of the cluster in JSON. */
 import {type Static, Type} from 'typebox'
 import {FiringStatus} from './firing.ts'
-import {Refer} from './shapes.ts'
+import {schemaRef} from './shapes.ts'
 
 export const Settings = Type.Object(
   {
@@ -9,7 +9,7 @@ export const Settings = Type.Object(
     submissions_paused: Type.Boolean({
       description: 'True when no job can be created, replaced, restored or reverted.',
     }),
-    firing: Refer(FiringStatus),
+    firing: schemaRef(FiringStatus),
   },
   {$id: 'Settings', description: 'Settings that are stored in the cluster, for all servers.'},
 )

@@ -37,7 +37,7 @@ export const MayBeUnset = <Schema extends TSchema>(schema: Schema) =>
   Type.Optional(Type.Union([schema, Type.Null()]))
 
 /** A reference to a named schema of the OpenAPI document, typed as that schema. */
-export const Refer = <Schema extends TSchema>(schema: Schema & {$id?: string}) =>
+export const schemaRef = <Schema extends TSchema>(schema: Schema & {$id?: string}) =>
   Type.Unsafe<Type.Static<Schema>>({$ref: `${schema.$id ?? ''}#`})
 
 interface Keywords {

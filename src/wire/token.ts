@@ -1,7 +1,7 @@
 /** Tokens in JSON, and the answer to the question what a token may do. */
 import {type Static, Type} from 'typebox'
 import {type AgentGrant, encodeAgentLimits, NO_AGENT_LIMITS} from '../core/access/agent-token.ts'
-import {OptionalTime, Refer, Time} from './shapes.ts'
+import {OptionalTime, schemaRef, Time} from './shapes.ts'
 import {formatOptionalTime, formatTime} from './time.ts'
 
 const nullable = <Schema extends Type.TSchema>(schema: Schema, description: string) =>
@@ -97,7 +97,7 @@ export const AccessAnswer = Type.Object(
       description: 'It depends on the body, so that it is not known. `allowed` is `false` then.',
     }),
     reason: Type.String({description: 'Why not, or what else decides.'}),
-    checks: Type.Array(Refer(AccessCheck)),
+    checks: Type.Array(schemaRef(AccessCheck)),
   },
   {$id: 'AccessAnswer', description: 'Whether a token may send a request.'},
 )

@@ -128,7 +128,7 @@ test('a revoked claim ends its run and emits execution_abandoned', async () => {
   assert.equal(executor.started[0]!.cancels, 1)
   assert.deepEqual(
     events.of('execution_abandoned').map(({reason}) => reason),
-    ['not_ours'],
+    ['claim_revoked'],
   )
   await clock.finish(service.drain(0))
   assert.equal(ends[0]!.status, 'cancelled')

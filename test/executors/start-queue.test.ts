@@ -51,7 +51,7 @@ for (const spawn of ['portable', 'auto'] as const) {
     `commands wait for descriptors instead of failing, ${spawn}`,
     {skip: ON_LINUX ? false : 'macOS counts descriptors differently'},
     async () => {
-      const program = join(import.meta.dirname, 'many-commands.ts')
+      const program = join(import.meta.dirname, 'concurrent-commands.ts')
       const script = `ulimit -n 60 && exec "${process.execPath}" "${program}" ${spawn} 150`
       const {stdout} = await promisify(execFile)('sh', ['-c', script])
       const ends = JSON.parse(stdout) as {outcome: string; foot: string; text: string}[]

@@ -5,13 +5,13 @@ import {test} from 'node:test'
 import type {WebSocket} from 'ws'
 import type {Principal, TokenKind} from '../../src/core/access/authorization.ts'
 import {LIMITS} from '../../src/config/limits.ts'
-import {Links} from '../../src/http/agent-links.ts'
+import {AgentConnectionLimits} from '../../src/http/agent-links.ts'
 import {LOCAL} from '../../src/identity/token-cache.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
 
 function theLinks() {
   const clock = new VirtualClock()
-  const links = new Links(
+  const links = new AgentConnectionLimits(
     {
       agentsMax: LIMITS.agentsMax.value,
       agentTokenLinksMax: LIMITS.agentTokenLinksMax.value,

@@ -40,7 +40,7 @@ async function received(socket: Socket): Promise<string> {
 const statuses = (text: string) => [...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, code]) => code)
 
 /** A store method that waits until the test releases it. */
-function blocked(method: 'members' | 'paused' | 'setPaused') {
+function blocked(method: 'members' | 'submissionsPaused' | 'setPaused') {
   const calls: (() => void)[] = []
   return {
     calls,
@@ -223,10 +223,10 @@ test('pipelined reads run together, and a change waits for them', ENDS_WITHIN, a
   const change = `POST /v1/pause HTTP/1.1\r\n${HEAD}Connection: close\r\n\r\n`
   const {own} = await open(t, api, read + read + change)
   await api.eventually(() => members.calls.length === 2)
-  assert.equal(await api.store.paused(), false)
+  assert.equal(await api.store.submissionsPaused(), false)
   for (const release of members.calls) release()
   assert.deepEqual(statuses(await received(own)), ['200', '200', '200'])
-  assert.equal(await api.store.paused(), true)
+  assert.equal(await api.store.submissionsPaused(), true)
 })
 
 test('a connection is closed when too many of its requests wait', ENDS_WITHIN, async (t) => {

@@ -113,12 +113,12 @@ export class Api {
     })
     this.store = options.wrapStore?.(store) ?? store
     this.clients = clientStoreOf(this.store, this.clock)
-    const {token = null, people} = options
+    const {token = null, oidc} = options
     this.access = new AccessTable({
       ...this.#parts,
       store: this.clients,
       token,
-      people: people?.owners,
+      personOwnerPrefix: oidc?.owners,
     })
   }
 

@@ -39,9 +39,9 @@ async function startApi(t: TestContext, issuer: string, key = KEY) {
   const refused: RefusedRequest[] = []
   const missing: string[] = []
   const clock = new VirtualClock()
-  const people = new OidcSignIn(configOf(issuer), {clock, random: new SeededRandom(5), key})
+  const oidc = new OidcSignIn(configOf(issuer), {clock, random: new SeededRandom(5), key})
   const locked = await startLockedApi(t, {
-    people,
+    oidc,
     allowHosts: ['belfry.example.org'],
     onSignInFailed: (failure) => void failures.push(failure.reasons),
     onPoliciesMissing: (person, policies) => void missing.push(`${person}: ${policies.join()}`),
@@ -346,9 +346,9 @@ test('sessions of people are accepted only while their provider is configured', 
   const {url, cookie} = await begin(api)
   await back(api, await atProvider(url), cookie)
   const {accessor} = (await api.store.sessions())[0]!
-  const acceptedWith = async (people: string | undefined) => {
+  const acceptedWith = async (personOwnerPrefix: string | undefined) => {
     const parts = {store: api.store, clock: api.clock, events: api.events, wakeup: api.wakeup}
-    const table = new AccessTable({...parts, token: null, people})
+    const table = new AccessTable({...parts, token: null, personOwnerPrefix})
     await table.refresh()
     return [table.principal(accessor) !== null, table.isLocked]
   }

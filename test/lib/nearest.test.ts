@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {meantBy} from '../../src/lib/nearest.ts'
-import {shown} from '../../src/lib/shown.ts'
+import {quoteForMessage} from '../../src/lib/quote.ts'
 
 test('a misspelt word means the nearest one, unless it is too far', () => {
   const words = ['retries', 'schedule', 'concurrency', 'max_lateness', 'name']
@@ -20,8 +20,8 @@ test('a misspelt word means the nearest one, unless it is too far', () => {
 })
 
 test('a value in a message is short and has no invisible characters', () => {
-  assert.equal(shown('a"b'), String.raw`"a\"b"`)
-  assert.equal(shown('x\u202ey\u009bz\n'), String.raw`"x\u202ey\u009bz\n"`)
-  assert.equal(shown(-1), '-1')
-  assert.ok(shown('x'.repeat(100_000)).length < 70)
+  assert.equal(quoteForMessage('a"b'), String.raw`"a\"b"`)
+  assert.equal(quoteForMessage('x\u202ey\u009bz\n'), String.raw`"x\u202ey\u009bz\n"`)
+  assert.equal(quoteForMessage(-1), '-1')
+  assert.ok(quoteForMessage('x'.repeat(100_000)).length < 70)
 })

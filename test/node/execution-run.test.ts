@@ -269,7 +269,7 @@ describe('a stop', () => {
     running.revoke()
     running.revoke()
     await clock.finish(ran)
-    const abandoned = {job: 'job', execution: '12-node-a-2', reason: 'not_ours'}
+    const abandoned = {job: 'job', execution: '12-node-a-2', reason: 'claim_revoked'}
     assert.deepEqual(events.of('execution_abandoned'), [abandoned])
   })
 
@@ -277,7 +277,7 @@ describe('a stop', () => {
     const {running, events, complete} = anExecutionRun({ms: Infinity})
     const item = await complete(() => running.disconnect())
     assert.deepEqual([item.status, item.reason], ['lost', 'cut_off'])
-    assert.equal(events.of('execution_abandoned')[0]?.reason, 'cut_off')
+    assert.equal(events.of('execution_abandoned')[0]?.reason, 'disconnected')
   })
 
   it('does not delay the result by a flush of output in flight', async () => {

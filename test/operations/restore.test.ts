@@ -9,7 +9,7 @@ import type {OperationsContext} from '../../src/operations/context.ts'
 import {createRestore} from '../../src/operations/restore.ts'
 
 test('a token that may store no job is refused before its file is read', async () => {
-  const store = {paused: async () => false}
+  const store = {submissionsPaused: async () => false}
   const {restore} = createRestore({store} as unknown as OperationsContext)
   const reader = readRules(JSON.stringify({path: {'/v1/**': {capabilities: ['read', 'list']}}}))
   assert(reader.ok)
@@ -24,7 +24,7 @@ test('a token that may store no job is refused before its file is read', async (
 test('a second restore is refused until the first has ended, also if that fails', async () => {
   const context = {
     store: {
-      paused: async () => false,
+      submissionsPaused: async () => false,
       members: async () => [],
       secrets: async () => [],
       restore: async () => ({kind: 'restored', lines: []}),

@@ -19,7 +19,7 @@ function aStore() {
       state.counts += 1
       return {jobs: state.counts}
     },
-    paused: async () => {
+    submissionsPaused: async () => {
       refuseIfDown()
       return false
     },

@@ -33,10 +33,10 @@ const refusal = (code: string, cause?: unknown) => (error: unknown) => {
 
 test('a call in time returns the result and leaves no timer behind', async () => {
   const clock = new VirtualClock()
-  const paused = async () => true
+  const submissionsPaused = async () => true
   const setPaused = () => Promise.reject(new TypeError('a bug'))
-  const store = storeOf({paused, setPaused}, clock)
-  assert.equal(await store.paused(), true)
+  const store = storeOf({submissionsPaused, setPaused}, clock)
+  assert.equal(await store.submissionsPaused(), true)
   await assert.rejects(store.setPaused(true), TypeError)
   assert.equal(clock.waiting, 0)
 })
@@ -67,9 +67,9 @@ test('failures of the store become refusals that keep their cause', async () => 
   const lost = new OutcomeUnknown('lost')
   const failing = (cause: Error) => {
     const fail = () => Promise.reject(cause)
-    return storeOf({paused: fail, setPaused: fail})
+    return storeOf({submissionsPaused: fail, setPaused: fail})
   }
-  await assert.rejects(failing(away).paused(), refusal('store_unavailable', away))
+  await assert.rejects(failing(away).submissionsPaused(), refusal('store_unavailable', away))
   await assert.rejects(failing(away).setPaused(true), refusal('store_unavailable', away))
   await assert.rejects(failing(lost).setPaused(true), refusal('outcome_unknown', lost))
 })
@@ -78,9 +78,9 @@ test('without an answer a read is unavailable, a write unknown, a backup unknown
   const clock = new VirtualClock()
   const late = Promise.withResolvers<never>()
   const wait = () => late.promise
-  const store = storeOf({paused: wait, setPaused: wait, backup: wait}, clock)
+  const store = storeOf({submissionsPaused: wait, setPaused: wait, backup: wait}, clock)
   const expected = [
-    assert.rejects(store.paused(), refusal('store_unavailable')),
+    assert.rejects(store.submissionsPaused(), refusal('store_unavailable')),
     assert.rejects(store.setPaused(true), refusal('outcome_unknown')),
   ]
   const long = assert.rejects(store.backup('file'), refusal('outcome_unknown'))

@@ -74,7 +74,7 @@ export async function migrate(
   assert(parsed.ok)
   const {address} = parsed
   const primary = new Primary({address, clock: systemClock(), applicationName: 'next'})
-  const session = await primary.connect({purpose: 'upkeep', limits: 'long', byKeys: false})
+  const session = await primary.connect({purpose: 'upkeep', limits: 'long', indexScansOnly: false})
   try {
     const {schema} = address
     return await prepareSchema(session, new Statements(), {schema, fresh, migrations})

@@ -59,7 +59,7 @@ async function aStoreWithWork(context: TestContext) {
 async function started(dataDir: string, clock: TurnedClock): Promise<string> {
   const {store} = await open(dataDir, clock)
   try {
-    const [paused, {running, pending}] = [await store.firingPaused(), await store.totals()]
+    const [paused, {running, pending}] = [await store.pausedSinceRestore(), await store.totals()]
     clock.advance(MINUTE)
     const due = await store.loadDue({limit: 10})
     return `${paused ?? 'active'}, ${running + pending} open, ${due.jobs.length} due`

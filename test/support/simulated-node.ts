@@ -157,7 +157,7 @@ export class SimulatedNode {
       acquireEveryMs: 500,
       trustMarginMs: 1_000,
       closedMs: 1_500,
-      onStoreTime: (now) => void this.clockGuard.believed(now, this.#clock.monotonicMs()),
+      onStoreTime: (now) => void this.clockGuard.trustedNow(now, this.#clock.monotonicMs()),
       services: (term, onTermOver) => this.leaderServices(term, onTermOver),
     })
     this.membership.start()

@@ -222,14 +222,14 @@ export class AgentSession {
     }
     const {waiting, nextDueInMs, newest, isCordoned, secrets: values} = result!
     const known = newest === undefined ? {} : {newest}
-    const standing = isCordoned === true ? {cordoned: true} : {}
+    const cordonState = isCordoned === true ? {cordoned: true} : {}
     const used = secrets === true && values !== undefined ? {secrets: values} : {}
     return mutable<ReplyOf<'claim'>>({
       claimed: [...claimed],
       waiting,
       nextDueInMs,
       ...known,
-      ...standing,
+      ...cordonState,
       ...used,
     })
   }

@@ -6,15 +6,15 @@ import {readRules} from '../../core/access/policy.ts'
 import type {PolicyJson} from '../../wire/cluster.ts'
 import type {AccessAnswerJson, CreatedTokenJson, SessionJson, TokenJson} from '../../wire/token.ts'
 import {path} from '../client.ts'
-import {AnswerIsNo, CommandFailed, UsageError} from '../errors.ts'
+import {NegativeResult, CommandFailed, UsageError} from '../errors.ts'
 import {type Column, fieldList, relative, table, timeAndAge} from '../format.ts'
 import {readInput} from '../input.ts'
 import {oneLine, PlainText} from '../sanitize.ts'
-import {printJson, type Session, type Use} from '../session.ts'
+import {printJson, type Session, type WithSession} from '../session.ts'
 import {toned} from '../terminal.ts'
 import {oneOf, timeOf, whole} from '../values.ts'
 
-export function addAccessCommands(program: Command, use: Use): void {
+export function addAccessCommands(program: Command, use: WithSession): void {
   const token = program.command('token').description('Create, list, show and revoke tokens')
   token
     .command('bootstrap')
@@ -321,7 +321,7 @@ async function test(
   const {value} = await session.client.call<AccessAnswerJson>('GET', at, {query})
   if (session.json) printJson(session, value)
   else printAnswer(session, value, type)
-  if (!value.allowed) throw new AnswerIsNo()
+  if (!value.allowed) throw new NegativeResult()
 }
 
 function printAnswer(

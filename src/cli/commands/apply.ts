@@ -3,11 +3,11 @@ import type {Command} from 'commander'
 import type {DryRunJson} from '../../wire/dry-run.ts'
 import type {JobJson} from '../../wire/job.ts'
 import {syntaxHint} from '../../wire/json.ts'
-import {CallFailed, CommandFailed, AnswerIsNo, messageOf, UsageError} from '../errors.ts'
+import {CallFailed, CommandFailed, NegativeResult, messageOf, UsageError} from '../errors.ts'
 import {relative, shownTime} from '../format.ts'
 import {BACKUP_MAGIC, readInput} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
-import {printJson, type Session, type Use} from '../session.ts'
+import {printJson, type Session, type WithSession} from '../session.ts'
 import {type Terminal, toned} from '../terminal.ts'
 
 interface Options {
@@ -16,7 +16,7 @@ interface Options {
   readonly run?: true
 }
 
-export function addApplyCommands(jobs: Command, use: Use): void {
+export function addApplyCommands(jobs: Command, use: WithSession): void {
   const lenient = ['--lenient', 'Accept unknown fields and parameters, which are ignored'] as const
   jobs
     .command('apply [file]')
@@ -55,7 +55,7 @@ async function check(session: Session, file: string | undefined, options: Option
     session.terminal.out(checked.map((each) => shownCheck(session, each)).join(''))
     session.terminal.out(`${summaryOf(checked.length, wrong)}\n`)
   }
-  if (wrong > 0) throw new AnswerIsNo()
+  if (wrong > 0) throw new NegativeResult()
 }
 
 async function apply(session: Session, file: string | undefined, options: Options): Promise<void> {

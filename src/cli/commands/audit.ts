@@ -13,7 +13,7 @@ import {path} from '../client.ts'
 import {UsageError} from '../errors.ts'
 import {type Column, shownTime, table} from '../format.ts'
 import {oneLine, plainJson} from '../sanitize.ts'
-import {printJson, type Session, type Use} from '../session.ts'
+import {printJson, type Session, type WithSession} from '../session.ts'
 import {toned} from '../terminal.ts'
 import {oneOf, revisionNumber, timeOf, whole} from '../values.ts'
 
@@ -22,7 +22,7 @@ const REVISIONS_SHOWN = 20
 /** All actions of a kind are listed by the part before the dot. */
 const ACTIONS = [...AUDIT_ACTIONS, ...new Set(AUDIT_ACTIONS.map((action) => action.split('.')[0]!))]
 
-export function addAuditCommand(program: Command, use: Use): void {
+export function addAuditCommand(program: Command, use: WithSession): void {
   program
     .command('audit')
     .description('List changes and refused accesses, newest first')
@@ -93,7 +93,7 @@ function revisionsOf({revision_before: before, revision_after: after}: AuditEntr
 }
 
 /** Below `belfry jobs`. */
-export function addHistoryCommands(jobs: Command, use: Use): void {
+export function addHistoryCommands(jobs: Command, use: WithSession): void {
   jobs
     .command('history <name>')
     .description('List the revisions of a job and who made them, newest first')

@@ -3,9 +3,9 @@ import type {Command} from 'commander'
 import type {MemberJson, StatusJson} from '../../wire/cluster.ts'
 import {confirm} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
-import {printJson, type Session, type Use} from '../session.ts'
+import {printJson, type Session, type WithSession} from '../session.ts'
 
-export function addClusterCommands(program: Command, use: Use): void {
+export function addClusterCommands(program: Command, use: WithSession): void {
   program
     .command('leave')
     .description('Shut the server down gracefully: it leaves the cluster')

@@ -13,7 +13,7 @@ import {path} from '../client.ts'
 import {CallFailed, CommandFailed} from '../errors.ts'
 import {confirm, readTextFile} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
-import {printJson, type Session, type Use} from '../session.ts'
+import {printJson, type Session, type WithSession} from '../session.ts'
 import {changedLines} from './audit.ts'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -23,7 +23,7 @@ const OWNER_ONLY = 0o600
 const NOTICE = '#'
 
 /** Below `belfry jobs`. */
-export function addEditCommand(jobs: Command, use: Use): void {
+export function addEditCommand(jobs: Command, use: WithSession): void {
   jobs
     .command('edit <name>')
     .description('Edit a job in $VISUAL or $EDITOR')

@@ -6,7 +6,7 @@ import type {Command} from 'commander'
 import {LONG_TIMEOUT_MS} from '../client.ts'
 import {codeOf, CommandFailed, readFailure} from '../errors.ts'
 import {BACKUP_MAGIC} from '../input.ts'
-import {printJson, type Session, type Use} from '../session.ts'
+import {printJson, type Session, type WithSession} from '../session.ts'
 import {formatByteSize} from '../../lib/byte-size.ts'
 import {otherFormat} from '../../wire/json.ts'
 import {DONE, withLenient} from './apply.ts'
@@ -29,7 +29,7 @@ const OWNER_ONLY = 0o600
 
 export function addFileCommands(
   program: Command,
-  use: Use,
+  use: WithSession,
   context: {readonly terminal: Terminal; readonly restoreBackup: RestoreBackup},
 ): void {
   program

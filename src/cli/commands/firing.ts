@@ -3,10 +3,10 @@ import type {Command} from 'commander'
 import type {FiringJson, PauseStatusJson} from '../../wire/cluster.ts'
 import type {FiringStatusJson, PauseJson} from '../../wire/firing.ts'
 import {LONG_TIMEOUT_MS} from '../client.ts'
-import {AnswerIsNo, CommandFailed, UsageError} from '../errors.ts'
+import {NegativeResult, CommandFailed, UsageError} from '../errors.ts'
 import {type Column, relative, table, timeAndAge} from '../format.ts'
 import {oneLine} from '../sanitize.ts'
-import {printJson, type Session, type Use} from '../session.ts'
+import {printJson, type Session, type WithSession} from '../session.ts'
 
 interface PauseOptions {
   readonly firing?: true
@@ -17,7 +17,7 @@ interface PauseOptions {
 
 const JOBS_TEXT = 'With --firing: only these jobs; * in the name is any text'
 
-export function addFiringCommands(program: Command, use: Use): void {
+export function addFiringCommands(program: Command, use: WithSession): void {
   program
     .command('pause')
     .description(
@@ -96,7 +96,7 @@ async function endPause(session: Session, {jobs}: PauseOptions): Promise<void> {
   )
   if (session.json) printJson(session, value)
   else printEnd(session, jobs, value)
-  if (!value.ended) throw new AnswerIsNo(`There is no pause of ${named(jobs)}.`)
+  if (!value.ended) throw new NegativeResult(`There is no pause of ${named(jobs)}.`)
 }
 
 function printEnd(

@@ -15,11 +15,11 @@ import {CallFailed, CommandFailed, messageOf} from '../errors.ts'
 import {type Column, fieldList, relative, table, timeAndAge} from '../format.ts'
 import {confirm} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
-import {printJson, type Session, type Use} from '../session.ts'
+import {printJson, type Session, type WithSession} from '../session.ts'
 import {status, type Terminal, toned} from '../terminal.ts'
 import {oneOf, whole} from '../values.ts'
 
-export function addJobCommands(program: Command, use: Use): void {
+export function addJobCommands(program: Command, use: WithSession): void {
   const jobs = program
     .command('jobs')
     .description('Show jobs, their launches and their history, change and run them')

@@ -5,7 +5,7 @@ import {reasonSentence} from '../../core/launch-reasons.ts'
 import {type ExecutionJson, LAUNCH_DECISIONS, type LaunchJson} from '../../wire/execution.ts'
 import {path} from '../client.ts'
 import {type Column, duration, shownTime, table} from '../format.ts'
-import {printJson, type Session, type Use} from '../session.ts'
+import {printJson, type Session, type WithSession} from '../session.ts'
 import {status} from '../terminal.ts'
 import {oneOf, whole} from '../values.ts'
 
@@ -14,7 +14,7 @@ const LAUNCHES_SHOWN = 20
 const LATE_MIN_MS = 1_000
 
 /** Below `belfry jobs`. */
-export function addLaunchesCommand(jobs: Command, use: Use): void {
+export function addLaunchesCommand(jobs: Command, use: WithSession): void {
   jobs
     .command('launches <name>')
     .description('List the launches of a job, and why planned times did not run; newest first')

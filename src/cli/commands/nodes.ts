@@ -5,11 +5,11 @@ import type {MemberJson} from '../../wire/cluster.ts'
 import {path} from '../client.ts'
 import {CallFailed, CommandFailed} from '../errors.ts'
 import {type Column, table, timeAndAge} from '../format.ts'
-import {printJson, type Session, type Use} from '../session.ts'
+import {printJson, type Session, type WithSession} from '../session.ts'
 import {ProgressLine, status, toned} from '../terminal.ts'
 import {durationText} from '../values.ts'
 
-export function addNodeCommands(program: Command, use: Use): void {
+export function addNodeCommands(program: Command, use: WithSession): void {
   program
     .command('members')
     .description('List the members of the cluster, their work and their tags')
@@ -71,7 +71,7 @@ function memberColumns({terminal}: Session): readonly Column<Listed>[] {
     {title: 'NAME', text: ({Name}) => Name, shown: (text) => toned(terminal, 'strong', text)},
     {
       title: 'STATUS',
-      text: standing,
+      text: statusWithCordon,
       shown: (text) => status(terminal, text.replace(/^alive, |, .*/, ''), text),
       isName: true,
     },
@@ -87,7 +87,7 @@ function memberColumns({terminal}: Session): readonly Column<Listed>[] {
 }
 
 /** Status with the cordon: `alive`, `failed, drained`. */
-function standing({statusText, scheduling = 'active'}: Listed): string {
+function statusWithCordon({statusText, scheduling = 'active'}: Listed): string {
   return scheduling === 'active' ? statusText : `${statusText}, ${scheduling}`
 }
 

@@ -5,7 +5,7 @@ import {PLANNED_COUNT} from '../../wire/query.ts'
 import {path} from '../client.ts'
 import {formatDuration} from '../../lib/duration.ts'
 import {relative, timeAndAge} from '../format.ts'
-import {printJson, type Session, type Use} from '../session.ts'
+import {printJson, type Session, type WithSession} from '../session.ts'
 import {toned} from '../terminal.ts'
 import {plannedBound, plannedCount} from '../values.ts'
 
@@ -16,12 +16,12 @@ interface RangeOptions {
 }
 
 /** Below `belfry jobs`. */
-export function addNextCommand(jobs: Command, use: Use): void {
+export function addNextCommand(jobs: Command, use: WithSession): void {
   const command = jobs.command('next <name>').description('Show the next planned times of a job')
   ranged(command).action(use(next))
 }
 
-export function addScheduleCommand(program: Command, use: Use): void {
+export function addScheduleCommand(program: Command, use: WithSession): void {
   const command = program
     .command('schedule')
     .description('Preview schedules')

@@ -6,11 +6,11 @@ import type {JobJson} from '../../wire/job.ts'
 import {EXECUTION_FILTERS} from '../../wire/query.ts'
 import {endReason} from './launches.ts'
 import {path, STREAM_TIMEOUT_MS} from '../client.ts'
-import {AnswerIsNo, CallFailed, CommandFailed, UsageError} from '../errors.ts'
+import {NegativeResult, CallFailed, CommandFailed, UsageError} from '../errors.ts'
 import {type Column, duration, fieldList, relative, table, timeAndAge} from '../format.ts'
 import {PlainText} from '../sanitize.ts'
 import {readEvents, type ServerEvent} from '../server-events.ts'
-import {printJson, type Session, type Use} from '../session.ts'
+import {printJson, type Session, type WithSession} from '../session.ts'
 import {status, type Terminal, toned} from '../terminal.ts'
 import {oneOf, whole} from '../values.ts'
 
@@ -18,7 +18,7 @@ const RUNS_SHOWN = 20
 /** Tables do not show the output. */
 const NO_OUTPUT = {output_size_limit: '0'}
 
-export function addRunCommands(program: Command, use: Use): void {
+export function addRunCommands(program: Command, use: WithSession): void {
   const runs = program
     .command('runs')
     .description('List, show, follow and cancel the executions of jobs')
@@ -305,7 +305,7 @@ function printEnd(session: Session, end: End, print: (text: string) => void): vo
   print(end.foot)
   const {terminal} = session
   terminal.err(`${end.head}${end.id} ${status(terminal, end.status)}\n`)
-  if (end.status !== 'succeeded') throw new AnswerIsNo()
+  if (end.status !== 'succeeded') throw new NegativeResult()
 }
 
 function pause(clock: Clock): Promise<void> {

@@ -5,10 +5,10 @@ import {path} from '../client.ts'
 import {type Column, relative, table} from '../format.ts'
 import {readSecret} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
-import {printJson, type Session, type Use} from '../session.ts'
+import {printJson, type Session, type WithSession} from '../session.ts'
 import {toned} from '../terminal.ts'
 
-export function addSecretCommands(program: Command, use: Use): void {
+export function addSecretCommands(program: Command, use: WithSession): void {
   const secret = program.command('secret').description('Set, list and delete secrets of jobs')
   secret
     .command('set <name>')

@@ -3,10 +3,10 @@ import type {Command} from 'commander'
 import type {SettingsJson} from '../../wire/settings.ts'
 import {UsageError} from '../errors.ts'
 import {fieldList} from '../format.ts'
-import {printJson, type Session, type Use} from '../session.ts'
+import {printJson, type Session, type WithSession} from '../session.ts'
 import {printPauses} from './firing.ts'
 
-export function addSettingsCommands(program: Command, use: Use): void {
+export function addSettingsCommands(program: Command, use: WithSession): void {
   program
     .command('settings')
     .description('Show the settings of the cluster: the default time zone, the pauses')

@@ -1,13 +1,13 @@
 /** `belfry status`: whether the cluster is healthy, in the first line and in the exit code. */
 import type {Command} from 'commander'
 import type {StatusJson} from '../../wire/cluster.ts'
-import {AnswerIsNo} from '../errors.ts'
+import {NegativeResult} from '../errors.ts'
 import {fieldList, localTimes, relative} from '../format.ts'
 import {oneLine} from '../sanitize.ts'
-import {printJson, type Session, type Use} from '../session.ts'
+import {printJson, type Session, type WithSession} from '../session.ts'
 import {toned} from '../terminal.ts'
 
-export function addStatusCommand(program: Command, use: Use): void {
+export function addStatusCommand(program: Command, use: WithSession): void {
   program
     .command('status')
     .description('Show whether the cluster is healthy; exit code 0 if it is, else 1')
@@ -25,7 +25,7 @@ async function show(session: Session, {all}: {all?: true}): Promise<void> {
       printSummary(session, value, localTimes(`${health}: ${sentence}`, session.zone))
     if (all !== undefined || health === undefined) printAll(session, value)
   }
-  if (health !== undefined && health !== 'healthy') throw new AnswerIsNo(sentence)
+  if (health !== undefined && health !== 'healthy') throw new NegativeResult(sentence)
 }
 
 function printSummary(session: Session, {agent, gossip}: StatusJson, line: string): void {

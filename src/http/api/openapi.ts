@@ -16,7 +16,7 @@ import * as secretSchemas from '../../wire/secret.ts'
 import * as settingsSchemas from '../../wire/settings.ts'
 import * as tokenSchemas from '../../wire/token.ts'
 import {Pretty} from '../../wire/query.ts'
-import {Refer} from '../../wire/shapes.ts'
+import {schemaRef} from '../../wire/shapes.ts'
 import type {Actor} from '../../core/audit.ts'
 import type {Principal} from '../../core/access/authorization.ts'
 import type {RouteAccess} from '../security/access.ts'
@@ -267,5 +267,5 @@ function otherReply({about, reply}: Exclude<Refusal, string>): Record<string, un
 function refusalContent(description: RouteDescription, status: number) {
   return description.textRefusals === true && !isAlwaysProblem(status)
     ? {'text/plain': {schema: Type.String({description: 'One sentence.'})}}
-    : {'application/problem+json': {schema: Refer(clusterSchemas.Problem)}}
+    : {'application/problem+json': {schema: schemaRef(clusterSchemas.Problem)}}
 }

@@ -16,7 +16,7 @@ import {
 } from '../../wire/audit.ts'
 import {Job} from '../../wire/job.ts'
 import {PAGE_ROWS_MAX, PageQuery, readSlice} from '../../wire/query.ts'
-import {Refer} from '../../wire/shapes.ts'
+import {schemaRef} from '../../wire/shapes.ts'
 import {lists, reads} from '../security/access.ts'
 import {describeRoute} from '../api/openapi.ts'
 import {type ListParts, sendChangedJob, sendJson, sendRows, setWarnings} from '../api/reply.ts'
@@ -46,7 +46,7 @@ export function routeAudit(app: FastifyInstance, operations: Operations, parts: 
         'without the definitions of deleted jobs.',
       tag: 'administration',
       query: AuditListQuery,
-      reply: Type.Array(Refer(AuditEntry)),
+      reply: Type.Array(schemaRef(AuditEntry)),
       refusals: {400: 'A parameter is invalid.'},
     }),
     handler: async (request, reply) => {
@@ -69,7 +69,7 @@ function routeRevisions(app: FastifyInstance, operations: Operations, parts: Lis
       tag: 'history',
       params: NAME_PARAM,
       query: PageQuery,
-      reply: Type.Array(Refer(Revision)),
+      reply: Type.Array(schemaRef(Revision)),
       refusals: {400: 'A parameter is invalid.', ...UNKNOWN_JOB},
     }),
     handler: async (request: JobRequest, reply) => {
@@ -85,7 +85,7 @@ function routeRevisions(app: FastifyInstance, operations: Operations, parts: Lis
       summary: 'Read a revision of a job, with its definition',
       tag: 'history',
       params: REVISION_PARAMS,
-      reply: Refer(RevisionDefinition),
+      reply: schemaRef(RevisionDefinition),
       refusals: UNKNOWN_REVISION,
     }),
     handler: async (request: RevisionRequest, reply) => {
@@ -106,7 +106,7 @@ function routeRevisions(app: FastifyInstance, operations: Operations, parts: Lis
           Type.String({description: 'The earlier revision; absent = the one before.'}),
         ),
       }),
-      reply: Refer(RevisionDiff),
+      reply: schemaRef(RevisionDiff),
       refusals: UNKNOWN_REVISION,
     }),
     handler: async (request: RevisionRequest, reply) => {
@@ -127,7 +127,7 @@ function routeRevert(app: FastifyInstance, operations: Operations): void {
       tag: 'history',
       params: REVISION_PARAMS,
       headers: {...REVISION_HEADERS, ...IDEMPOTENCY_HEADERS},
-      reply: Refer(Job),
+      reply: schemaRef(Job),
       refusals: {...SUBMIT_REFUSALS, 404: 'There is no such job, revision or parent job.'},
     }),
     handler: async (request: RevisionRequest, reply) => {

@@ -4,7 +4,7 @@ import {Type} from 'typebox'
 import type {Operations} from '../../operations/operations.ts'
 import {encodeMember, Member, PauseStatus, PlannedTimes, Status} from '../../wire/cluster.ts'
 import {PageQuery, PlannedQuery, readPlannedRange, readSlice} from '../../wire/query.ts'
-import {Refer} from '../../wire/shapes.ts'
+import {schemaRef} from '../../wire/shapes.ts'
 import type {EventStreams} from '../api/event-streams.ts'
 import {creates, deletes, lists, reads} from '../security/access.ts'
 import {describeRoute} from '../api/openapi.ts'
@@ -24,7 +24,7 @@ export function routeCluster(
       operationId: 'getStatus',
       summary: 'Status of this node and of the cluster',
       tag: 'cluster',
-      reply: Refer(Status),
+      reply: schemaRef(Status),
     }),
     handler: async (request, reply) => sendJson(request, reply, 200, await operations.status()),
   })
@@ -53,7 +53,7 @@ function routeMembers(app: FastifyInstance, operations: Operations, options: Htt
       summary: 'The nodes of the cluster',
       tag: 'cluster',
       query: PageQuery,
-      reply: Type.Array(Refer(Member)),
+      reply: Type.Array(schemaRef(Member)),
       refusals: {400: 'A parameter is invalid.'},
     }),
     handler: async (request, reply) => {
@@ -70,7 +70,7 @@ function routeMembers(app: FastifyInstance, operations: Operations, options: Htt
       operationId: 'getLeader',
       summary: 'The leader of the cluster',
       tag: 'cluster',
-      reply: Refer(Member),
+      reply: schemaRef(Member),
       refusals: {503: 'No server leads, or the store does not answer.'},
     }),
     handler: async (request, reply) =>
@@ -96,7 +96,7 @@ function routeMembers(app: FastifyInstance, operations: Operations, options: Htt
       operationId: 'leave',
       summary: 'Drain this node: finish its executions, leave the cluster and exit',
       tag: 'cluster',
-      reply: Type.Array(Refer(Member)),
+      reply: Type.Array(schemaRef(Member)),
     }),
     handler: async (request, reply) => {
       const members = await operations.leave(actorOf(request))
@@ -118,7 +118,7 @@ function routeRemoval(app: FastifyInstance, operations: Operations): void {
       params: {
         member: 'Id of the member, or its name if only one member of that name has left or failed.',
       },
-      reply: Refer(Member),
+      reply: schemaRef(Member),
       refusals: {
         404: 'There is no such member.',
         409: 'The member is alive or leaving, or several members of this name have left or failed.',
@@ -138,7 +138,7 @@ function routePause(app: FastifyInstance, operations: Operations): void {
       operationId: 'getPause',
       summary: 'Whether submissions are paused',
       tag: 'administration',
-      reply: Refer(PauseStatus),
+      reply: schemaRef(PauseStatus),
     }),
     handler: async (request, reply) => sendJson(request, reply, 200, await operations.paused()),
   })
@@ -152,7 +152,7 @@ function routePause(app: FastifyInstance, operations: Operations): void {
       description:
         'Jobs still run as planned, and can be run by hand, enabled, disabled and deleted.',
       tag: 'administration',
-      reply: Refer(PauseStatus),
+      reply: schemaRef(PauseStatus),
     }),
     handler: setPaused(true),
   })
@@ -162,7 +162,7 @@ function routePause(app: FastifyInstance, operations: Operations): void {
       operationId: 'unpause',
       summary: 'Resume submissions',
       tag: 'administration',
-      reply: Refer(PauseStatus),
+      reply: schemaRef(PauseStatus),
     }),
     handler: setPaused(false),
   })
@@ -181,7 +181,7 @@ function routePreview(app: FastifyInstance, operations: Operations): void {
         name: Type.Optional(Type.String({description: 'Job name, the seed of `~`.'})),
         ...PlannedQuery,
       }),
-      reply: Refer(PlannedTimes),
+      reply: schemaRef(PlannedTimes),
       refusals: {400: 'The schedule or a parameter is invalid.'},
     }),
     handler: async (request, reply) => {

@@ -11,7 +11,7 @@ import {
   NewPause,
   PausedJobs,
 } from '../../wire/firing.ts'
-import {Refer} from '../../wire/shapes.ts'
+import {schemaRef} from '../../wire/shapes.ts'
 import {creates, reads} from '../security/access.ts'
 import {describeRoute} from '../api/openapi.ts'
 import {sendJson, setWarnings} from '../api/reply.ts'
@@ -30,7 +30,7 @@ export function routeFiring(app: FastifyInstance, operations: Operations): void 
       operationId: 'getFiring',
       summary: 'Whether planned times are launched, and the pauses of firing',
       tag: 'administration',
-      reply: Refer(FiringStatus),
+      reply: schemaRef(FiringStatus),
     }),
     handler: async (request, reply) =>
       sendJson(request, reply, 200, encodeFiring(await operations.firing())),
@@ -45,8 +45,8 @@ export function routeFiring(app: FastifyInstance, operations: Operations): void 
         'Dependents among these jobs do not run either. Manual runs, retries and what is running continue. ' +
         'A pause of the same `jobs` is replaced.',
       tag: 'administration',
-      body: Refer(NewPause),
-      reply: Refer(FiringStatus),
+      body: schemaRef(NewPause),
+      reply: schemaRef(FiringStatus),
       refusals: {...BODY_REFUSALS, 409: 'There are too many pauses.'},
     }),
     handler: async (request, reply) => {
@@ -62,10 +62,10 @@ export function routeFiring(app: FastifyInstance, operations: Operations): void 
       summary: 'End a pause of firing',
       description: 'The jobs run at their next planned times. What was skipped stays skipped.',
       tag: 'administration',
-      body: Refer(PausedJobs),
+      body: schemaRef(PausedJobs),
       reply: Type.Object({
         ended: Type.Boolean({description: 'False when there was no such pause.'}),
-        firing: Refer(FiringStatus),
+        firing: schemaRef(FiringStatus),
       }),
       refusals: BODY_REFUSALS,
     }),
@@ -81,7 +81,7 @@ export function routeFiring(app: FastifyInstance, operations: Operations): void 
       summary: 'Resume firing in a store that was put back from a backup',
       description: 'All jobs are planned from now on. Times before now are recorded as missed.',
       tag: 'administration',
-      reply: Refer(Resumed),
+      reply: schemaRef(Resumed),
     }),
     handler: async (request, reply) =>
       sendJson(request, reply, 200, await operations.resumeFiring(actorOf(request))),

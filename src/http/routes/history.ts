@@ -25,7 +25,7 @@ import {
   readOutputLimit,
   readSlice,
 } from '../../wire/query.ts'
-import {Refer} from '../../wire/shapes.ts'
+import {schemaRef} from '../../wire/shapes.ts'
 import {TEXT_TYPE} from '../api/errors.ts'
 import {creates, deletes, lists, reads} from '../security/access.ts'
 import type {OutputStreams} from '../api/event-streams.ts'
@@ -78,7 +78,7 @@ function routeExecutions(app: FastifyInstance, operations: Operations, parts: Li
         tag: 'history',
         params: NAME_PARAM,
         query: ExecutionListQuery,
-        reply: Type.Array(Refer(Execution)),
+        reply: Type.Array(schemaRef(Execution)),
         refusals: {400: 'A parameter is invalid.', ...UNKNOWN_JOB},
       }),
       handler: list,
@@ -91,7 +91,7 @@ function routeExecutions(app: FastifyInstance, operations: Operations, parts: Li
       summary: 'Delete the finished executions of a job and reset its counters',
       tag: 'history',
       params: NAME_PARAM,
-      reply: Refer(Job),
+      reply: schemaRef(Job),
       refusals: UNKNOWN_JOB,
     }),
     handler: async (request: JobRequest, reply) => {
@@ -109,7 +109,7 @@ function routeExecution(app: FastifyInstance, operations: Operations): void {
       summary: 'Read an execution with all its stored output',
       tag: 'history',
       params: EXECUTION_PARAMS,
-      reply: Refer(Execution),
+      reply: schemaRef(Execution),
       refusals: UNKNOWN_EXECUTION,
     }),
     handler: async (request: ExecutionRequest, reply) => {
@@ -126,7 +126,7 @@ function routeExecution(app: FastifyInstance, operations: Operations): void {
       tag: 'history',
       params: EXECUTION_PARAMS,
       status: 202,
-      reply: Refer(Execution),
+      reply: schemaRef(Execution),
       refusals: {...UNKNOWN_EXECUTION, 409: 'The execution has already ended.'},
     }),
     handler: async (request: ExecutionRequest, reply) => {
@@ -149,7 +149,7 @@ function routeExecution(app: FastifyInstance, operations: Operations): void {
         launch: Type.Optional(Type.Integer({description: 'Only executions of this launch.'})),
       }),
       status: 202,
-      reply: Refer(Cancelled),
+      reply: schemaRef(Cancelled),
       refusals: {404: 'There is no such job or launch.'},
     }),
     handler: async (request: JobRequest, reply) => {
@@ -209,7 +209,7 @@ function routeLaunches(app: FastifyInstance, operations: Operations, parts: List
         ),
         ...PageQuery.properties,
       }),
-      reply: Type.Array(Refer(Launch)),
+      reply: Type.Array(schemaRef(Launch)),
       refusals: {400: 'A parameter is invalid.', ...UNKNOWN_JOB},
     }),
     handler: async (request: JobRequest, reply) => {
@@ -227,7 +227,7 @@ function routeLaunches(app: FastifyInstance, operations: Operations, parts: List
       summary: 'Read a launch',
       tag: 'history',
       params: {...NAME_PARAM, group: 'Number of the launch.'},
-      reply: Refer(Launch),
+      reply: schemaRef(Launch),
       refusals: {404: 'There is no such job or launch.'},
     }),
     handler: async (request: LaunchRequest, reply) => {
@@ -248,7 +248,7 @@ function routeAllJobs(app: FastifyInstance, operations: Operations, parts: ListP
         output_size_limit: OutputSizeLimit,
         ...PageQuery.properties,
       }),
-      reply: Type.Array(Refer(Execution)),
+      reply: Type.Array(schemaRef(Execution)),
       refusals: LIST_REFUSALS,
     }),
     handler: async (request, reply) => {
@@ -273,7 +273,7 @@ function routeAllJobs(app: FastifyInstance, operations: Operations, parts: ListP
           Type.Integer({...DAYS, description: 'Number of days, today included.'}),
         ),
       }),
-      reply: Refer(ExecutionStats),
+      reply: schemaRef(ExecutionStats),
       refusals: {400: 'A parameter is invalid.'},
     }),
     handler: async (request, reply) => {

@@ -5,7 +5,7 @@ import type {Operations} from '../../operations/operations.ts'
 import {PlannedTimes} from '../../wire/cluster.ts'
 import {Job} from '../../wire/job.ts'
 import {JobListQuery, PlannedQuery, readJobQuery, readPlannedRange} from '../../wire/query.ts'
-import {Refer} from '../../wire/shapes.ts'
+import {schemaRef} from '../../wire/shapes.ts'
 import {creates, deletes, lists, reads} from '../security/access.ts'
 import {describeRoute} from '../api/openapi.ts'
 import {
@@ -63,7 +63,7 @@ function routeReads(app: FastifyInstance, operations: Operations, parts: ListPar
       summary: 'List jobs',
       tag: 'jobs',
       query: JobListQuery,
-      reply: Type.Array(Refer(Job)),
+      reply: Type.Array(schemaRef(Job)),
       refusals: LIST_REFUSALS,
     }),
     handler: async (request, reply) => {
@@ -82,7 +82,7 @@ function routeReads(app: FastifyInstance, operations: Operations, parts: ListPar
       summary: 'Read a job',
       tag: 'jobs',
       params: NAME_PARAM,
-      reply: Refer(Job),
+      reply: schemaRef(Job),
       refusals: UNKNOWN_JOB,
     }),
     handler: async (request: JobRequest, reply) =>
@@ -96,7 +96,7 @@ function routeReads(app: FastifyInstance, operations: Operations, parts: ListPar
       tag: 'jobs',
       params: NAME_PARAM,
       query: Type.Object(PlannedQuery),
-      reply: Refer(PlannedTimes),
+      reply: schemaRef(PlannedTimes),
       refusals: {400: 'A parameter is invalid.', ...UNKNOWN_JOB},
     }),
     handler: async (request: JobRequest, reply) => {
@@ -137,7 +137,7 @@ function routeRuns(app: FastifyInstance, operations: Operations): void {
         }),
         headers: IDEMPOTENCY_HEADERS,
         status: 202,
-        reply: Refer(Job),
+        reply: schemaRef(Job),
         refusals: {
           400: 'The idempotency key is empty or too long.',
           ...UNKNOWN_JOB,
@@ -168,7 +168,7 @@ function routeChanges(app: FastifyInstance, operations: Operations): void {
         tag: 'jobs',
         params: NAME_PARAM,
         headers: REVISION_HEADERS,
-        reply: Refer(Job),
+        reply: schemaRef(Job),
         refusals: {...UNKNOWN_JOB, 412: 'The precondition does not hold.'},
       }),
       handler: async (request: JobRequest, reply) => {
@@ -187,7 +187,7 @@ function routeChanges(app: FastifyInstance, operations: Operations): void {
       tag: 'jobs',
       params: NAME_PARAM,
       headers: REVISION_HEADERS,
-      reply: Refer(Job),
+      reply: schemaRef(Job),
       refusals: {
         ...UNKNOWN_JOB,
         409: 'Other jobs depend on it.',

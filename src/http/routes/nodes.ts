@@ -5,7 +5,7 @@ import {parseLength} from '../../lib/duration.ts'
 import type {Operations} from '../../operations/operations.ts'
 import {Drain, encodeMember, Member} from '../../wire/cluster.ts'
 import {type Query, QueryProblem} from '../../wire/query.ts'
-import {Refer} from '../../wire/shapes.ts'
+import {schemaRef} from '../../wire/shapes.ts'
 import {creates} from '../security/access.ts'
 import {describeRoute} from '../api/openapi.ts'
 import {sendJson} from '../api/reply.ts'
@@ -38,7 +38,7 @@ const VERBS = [
       '`scheduling` of the member is `draining`, and `drained` when nothing runs on it. Repeated, it ' +
       'sets a new deadline.',
     query: DRAIN_QUERY,
-    body: Refer(Drain),
+    body: schemaRef(Drain),
     bodyOptional: true,
   },
 ] as const
@@ -55,7 +55,7 @@ export function routeNodes(app: FastifyInstance, operations: Operations): void {
             'Id of the member, or its name if it is present or only one member has that name.',
         },
         ...described,
-        reply: Refer(Member),
+        reply: schemaRef(Member),
         refusals: {
           400: verb === 'drain' ? 'The deadline or the body is invalid.' : 'The body is not empty.',
           404: 'There is no such member.',

@@ -26,7 +26,7 @@ const HIDDEN = {config: {access: 'public'}, schema: {hide: true}} as const
 export function routeOidc(
   app: FastifyInstance,
   operations: Operations,
-  people: OidcSignIn,
+  oidc: OidcSignIn,
   {
     onSignInFailed,
     onPoliciesMissing,
@@ -46,10 +46,7 @@ export function routeOidc(
     ...HIDDEN,
     handler: async (request, reply) => {
       try {
-        const {url, cookie} = await people.start(
-          queryOf(request).first('return'),
-          addressOf(request),
-        )
+        const {url, cookie} = await oidc.start(queryOf(request).first('return'), addressOf(request))
         return reply.header('set-cookie', cookie).header('location', url).code(303).send()
       } catch (error) {
         return failed(request, reply, error)
@@ -60,10 +57,10 @@ export function routeOidc(
     ...HIDDEN,
     handler: async (request, reply) => {
       // Whatever comes of it, a sign-in is used once.
-      reply.header('set-cookie', people.endedCookie())
+      reply.header('set-cookie', oidc.endedCookie())
       try {
         const query = request.url.split('?')[1] ?? ''
-        const {owner, returnTo} = await people.finish(
+        const {owner, returnTo} = await oidc.finish(
           query,
           request.headers.cookie,
           addressOf(request),
@@ -72,7 +69,7 @@ export function routeOidc(
         const {secret, identity, missingPolicies} = opened
         if (missingPolicies.length > 0)
           onPoliciesMissing?.(identity.principal.name, missingPolicies)
-        reply.header('set-cookie', sessionCookie(secret, people.isSecure))
+        reply.header('set-cookie', sessionCookie(secret, oidc.isSecure))
         const text = `You are signed in as ${identity.principal.name}.`
         return sendPage(reply, 200, 'Signed in', text, {href: returnTo, label: 'Continue'}, true)
       } catch (error) {

@@ -4,7 +4,7 @@ import {Type} from 'typebox'
 import {readRules} from '../../core/access/policy.ts'
 import type {Operations} from '../../operations/operations.ts'
 import {encodePolicy, Policy} from '../../wire/cluster.ts'
-import {MayBeUnset, Refer} from '../../wire/shapes.ts'
+import {MayBeUnset, schemaRef} from '../../wire/shapes.ts'
 import {lists, reads} from '../security/access.ts'
 import {describeRoute} from '../api/openapi.ts'
 import type {PathTable} from '../api/paths.ts'
@@ -40,7 +40,7 @@ export function routePolicies(
       operationId: 'listPolicies',
       summary: 'List policies',
       tag: 'policies',
-      reply: Type.Array(Refer(Policy)),
+      reply: Type.Array(schemaRef(Policy)),
     }),
     handler: async (request, reply) =>
       sendJson(request, reply, 200, (await operations.policies()).map(encodePolicy)),
@@ -52,7 +52,7 @@ export function routePolicies(
       summary: 'Read a policy',
       tag: 'policies',
       params: PARAMS,
-      reply: Refer(Policy),
+      reply: schemaRef(Policy),
       refusals: UNKNOWN,
     }),
     handler: async (request: PolicyRequest, reply) =>
@@ -79,7 +79,7 @@ export function routePolicies(
       }),
       bodyOptional: true,
       status: 202,
-      reply: Refer(Policy),
+      reply: schemaRef(Policy),
       refusals: PUT_REFUSALS,
     }),
     handler: async (request: PolicyRequest, reply) => {
@@ -96,7 +96,7 @@ export function routePolicies(
       summary: 'Delete a policy',
       tag: 'policies',
       params: PARAMS,
-      reply: Refer(Policy),
+      reply: schemaRef(Policy),
       refusals: UNKNOWN,
     }),
     handler: async (request: PolicyRequest, reply) => {

@@ -3,7 +3,7 @@ import type {FastifyInstance, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
 import type {Operations} from '../../operations/operations.ts'
 import {encodeSecret, NewSecret, Secret} from '../../wire/secret.ts'
-import {Refer} from '../../wire/shapes.ts'
+import {schemaRef} from '../../wire/shapes.ts'
 import {deletes, lists, stores} from '../security/access.ts'
 import {describeRoute} from '../api/openapi.ts'
 import {sendJson} from '../api/reply.ts'
@@ -20,7 +20,7 @@ export function routeSecrets(app: FastifyInstance, operations: Operations): void
       operationId: 'listSecrets',
       summary: 'List the secrets that the token may use in jobs',
       tag: 'policies',
-      reply: Type.Array(Refer(Secret)),
+      reply: Type.Array(schemaRef(Secret)),
     }),
     handler: async (request, reply) => {
       const found = await operations.secrets(callerOf(request))
@@ -40,8 +40,8 @@ export function routeSecrets(app: FastifyInstance, operations: Operations): void
           pattern: '^[A-Za-z0-9._-]{1,128}$',
         }),
       },
-      body: Refer(NewSecret),
-      reply: Refer(Secret),
+      body: schemaRef(NewSecret),
+      reply: schemaRef(Secret),
       refusals: {
         400: 'The name or the value is invalid.',
         409: 'This server has no key for secrets, or another one, or there are too many secrets.',
@@ -65,7 +65,7 @@ export function routeSecrets(app: FastifyInstance, operations: Operations): void
       description: 'Jobs that name it stay, and their runs fail.',
       tag: 'policies',
       params: PARAMS,
-      reply: Refer(Secret),
+      reply: schemaRef(Secret),
       refusals: {404: 'There is no such secret.'},
     }),
     handler: async (request: SecretRequest, reply) => {

@@ -5,7 +5,7 @@ import fastify, {type FastifyInstance} from 'fastify'
 import {Type} from 'typebox'
 import {DomainError} from '../../core/errors.ts'
 import {Health, Readiness} from '../../wire/cluster.ts'
-import {Refer} from '../../wire/shapes.ts'
+import {schemaRef} from '../../wire/shapes.ts'
 import {describeRoute} from '../api/openapi.ts'
 import type {HttpOptions} from '../options.ts'
 import {sendJson} from '../api/reply.ts'
@@ -23,7 +23,7 @@ export function routeService(app: FastifyInstance, options: HttpOptions): void {
         operationId,
         summary: 'Whether the process is alive',
         tag: 'service',
-        reply: Refer(Health),
+        reply: schemaRef(Health),
         isPublic: true,
       }),
       handler: (request, reply) => sendJson(request, reply, 200, {status}),
@@ -37,8 +37,8 @@ export function routeService(app: FastifyInstance, options: HttpOptions): void {
       description:
         'With a token of type `management` or `read`, the body names the cause of a failed check.',
       tag: 'service',
-      reply: Refer(Readiness),
-      refusals: {503: {about: 'It is not ready.', reply: Refer(Readiness)}},
+      reply: schemaRef(Readiness),
+      refusals: {503: {about: 'It is not ready.', reply: schemaRef(Readiness)}},
       isPublic: true,
     }),
     handler: async (request, reply) => {

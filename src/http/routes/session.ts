@@ -2,7 +2,7 @@
 import type {FastifyInstance, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
 import type {Operations} from '../../operations/operations.ts'
-import {Refer} from '../../wire/shapes.ts'
+import {schemaRef} from '../../wire/shapes.ts'
 import {encodeSession, encodeToken, Session, Token} from '../../wire/token.ts'
 import {lists} from '../security/access.ts'
 import {describeRoute} from '../api/openapi.ts'
@@ -11,7 +11,7 @@ import {sendJson} from '../api/reply.ts'
 import {actorOf, callerOf} from '../api/request.ts'
 import {endedCookies, sessionCookie} from '../security/session-cookie.ts'
 
-const SHARED = {tag: 'policies', reply: Refer(Session)} as const
+const SHARED = {tag: 'policies', reply: schemaRef(Session)} as const
 
 export function routeSession(
   app: FastifyInstance,
@@ -65,7 +65,7 @@ export function routeSession(
       operationId: 'listSessions',
       summary: 'List the open sessions; each is revoked as a token',
       tag: 'policies',
-      reply: Type.Array(Refer(Token)),
+      reply: Type.Array(schemaRef(Token)),
     }),
     handler: async (request, reply) =>
       sendJson(request, reply, 200, (await operations.sessions()).map(encodeToken)),

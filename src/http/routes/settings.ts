@@ -3,7 +3,7 @@ import type {FastifyInstance} from 'fastify'
 import type {Operations} from '../../operations/operations.ts'
 import type {Settings as StoredSettings} from '../../operations/settings.ts'
 import {NewSettings, Settings, type SettingsJson} from '../../wire/settings.ts'
-import {Refer} from '../../wire/shapes.ts'
+import {schemaRef} from '../../wire/shapes.ts'
 import {reads} from '../security/access.ts'
 import {describeRoute} from '../api/openapi.ts'
 import {sendJson} from '../api/reply.ts'
@@ -17,7 +17,7 @@ export function routeSettings(app: FastifyInstance, operations: Operations): voi
       operationId: 'getSettings',
       summary: 'The settings that are stored in the cluster',
       tag: 'administration',
-      reply: Refer(Settings),
+      reply: schemaRef(Settings),
     }),
     handler: async (request, reply) =>
       sendJson(request, reply, 200, encodeSettings(await operations.settings())),
@@ -31,8 +31,8 @@ export function routeSettings(app: FastifyInstance, operations: Operations): voi
         'Jobs without a time zone of their own are planned anew from now on. This continues after the ' +
         'reply: `next` of some may be the old one for a moment. Planned times that have passed do not run.',
       tag: 'administration',
-      body: Refer(NewSettings),
-      reply: Refer(Settings),
+      body: schemaRef(NewSettings),
+      reply: schemaRef(Settings),
       refusals: BODY_REFUSALS,
     }),
     handler: async (request, reply) => {

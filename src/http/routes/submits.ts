@@ -5,7 +5,7 @@ import type {Operations} from '../../operations/operations.ts'
 import type {SubmitReply} from '../../operations/submit.ts'
 import {Job, JobDefinition, JobPatch} from '../../wire/job.ts'
 import {Strict} from '../../wire/query.ts'
-import {Refer} from '../../wire/shapes.ts'
+import {schemaRef} from '../../wire/shapes.ts'
 import {describeRoute} from '../api/openapi.ts'
 import {sendChangedJob, sendJson, setIgnoredFields, setWarnings} from '../api/reply.ts'
 import {
@@ -70,9 +70,9 @@ export function routeSubmits(app: FastifyInstance, operations: Operations): void
         Type.String({description: '`*`: create only, never replace.'}),
       ),
     },
-    body: Refer(JobDefinition),
+    body: schemaRef(JobDefinition),
     status: 201,
-    reply: Refer(Job),
+    reply: schemaRef(Job),
     refusals: SUBMIT_REFUSALS,
     textRefusals: true,
   } as const
@@ -116,8 +116,8 @@ function routePatch(app: FastifyInstance, operations: Operations): void {
       query: CheckQuery,
       headers: REVISION_HEADERS,
       consumes: ['application/merge-patch+json', 'application/json'],
-      body: Refer(JobPatch),
-      reply: Refer(Job),
+      body: schemaRef(JobPatch),
+      reply: schemaRef(Job),
       refusals: {
         400: SUBMIT_REFUSALS[400],
         404: `${UNKNOWN_JOB[404]} Or: ${SUBMIT_REFUSALS[404]}`,

@@ -6,7 +6,7 @@ import {decideStore, storeChecks} from '../../core/access/job-permission.ts'
 import type {CreatedToken as Created} from '../../operations/tokens.ts'
 import type {Operations} from '../../operations/operations.ts'
 import {QueryProblem} from '../../wire/query.ts'
-import {Refer} from '../../wire/shapes.ts'
+import {schemaRef} from '../../wire/shapes.ts'
 import {
   AccessAnswer,
   type AccessAnswerJson,
@@ -39,7 +39,7 @@ export function routeTokens(app: FastifyInstance, operations: Operations, paths:
       operationId: 'listTokens',
       summary: 'List tokens',
       tag: 'policies',
-      reply: Type.Array(Refer(Token)),
+      reply: Type.Array(schemaRef(Token)),
     }),
     handler: async (request, reply) =>
       sendJson(request, reply, 200, (await operations.tokens()).map(encodeToken)),
@@ -51,7 +51,7 @@ export function routeTokens(app: FastifyInstance, operations: Operations, paths:
       summary: 'Read a token, without its secret',
       tag: 'policies',
       params: PARAMS,
-      reply: Refer(Token),
+      reply: schemaRef(Token),
       refusals: UNKNOWN,
     }),
     handler: async (request: TokenRequest, reply) =>
@@ -66,7 +66,7 @@ export function routeTokens(app: FastifyInstance, operations: Operations, paths:
         'Its requests, event streams and agents end within five seconds on every server.',
       tag: 'policies',
       params: PARAMS,
-      reply: Refer(Token),
+      reply: schemaRef(Token),
       refusals: UNKNOWN,
     }),
     handler: async (request: TokenRequest, reply) => {
@@ -86,14 +86,14 @@ function routeCreation(app: FastifyInstance, operations: Operations): void {
     reply.header('location', `/v1/acl/tokens/${token.accessor}`)
     return sendJson(request, reply, 201, {...encodeToken(token), secret})
   }
-  const shared = {tag: 'policies', status: 201, reply: Refer(CreatedToken)} as const
+  const shared = {tag: 'policies', status: 201, reply: schemaRef(CreatedToken)} as const
   app.post('/acl/tokens', {
     config: {access: 'management'},
     schema: describeRoute({
       ...shared,
       operationId: 'createToken',
       summary: 'Create a token',
-      body: Refer(NewToken),
+      body: schemaRef(NewToken),
       refusals: CREATE_REFUSALS,
     }),
     handler: async (request, reply) =>
@@ -129,7 +129,7 @@ function routeCheck(app: FastifyInstance, operations: Operations, paths: PathTab
           Type.String({description: 'Path of the request, such as `/v1/jobs/x`; absent = `/`.'}),
         ),
       }),
-      reply: Refer(AccessAnswer),
+      reply: schemaRef(AccessAnswer),
       refusals: {400: 'No route has this method and path.', ...UNKNOWN},
     }),
     handler: async (request: TokenRequest, reply) => {

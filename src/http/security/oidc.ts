@@ -204,7 +204,7 @@ export class OidcSignIn {
         undefined,
         name,
       )
-    return {kind: 'other', of: personOwner(issuer, claims.sub), token: {name, ...rights}}
+    return {kind: 'other', name: personOwner(issuer, claims.sub), token: {name, ...rights}}
   }
 
   get #callbackUrl(): string {

@@ -27,7 +27,7 @@ const TARGET_LENGTH_MAX = 300
 
 interface Seen {
   readonly actor: Actor
-  readonly on: 'path' | 'job' | 'member'
+  readonly targetType: 'path' | 'job' | 'member'
   target: string
   readonly code: ErrorCode
   /** `''` = of several methods. */
@@ -86,10 +86,10 @@ export class RefusalLog implements Service {
     const isKnown = principal !== null
     const caller = isKnown ? `token ${principal.accessor} ${principal.name}` : networkOf(address)
     const group = `${caller} ${code}`
-    const on = joining === undefined ? (job === null ? 'path' : 'job') : 'member'
+    const targetType = joining === undefined ? (job === null ? 'path' : 'job') : 'member'
     const named = joining?.node ?? job ?? url.split('?', 1)[0] ?? ''
     const target = named.slice(0, TARGET_LENGTH_MAX)
-    const own = `${group} ${method} ${on} ${target}`
+    const own = `${group} ${method} ${targetType} ${target}`
     const count = targets.get(group) ?? 0
     // A caller chooses the path, which must not choose the number of rows.
     const hasRoom = isKnown && count < TARGETS_MAX && rows.targets < REFUSALS_MAX
@@ -107,10 +107,10 @@ export class RefusalLog implements Service {
         : {...NOBODY, address}
       rows[kind] += 1
       targets.set(group, count + 1)
-      const shown: Pick<Seen, 'on' | 'target' | 'why'> =
+      const shown: Pick<Seen, 'targetType' | 'target' | 'why'> =
         kind === 'callers'
-          ? {on: 'path', target: SEVERAL, why: ''}
-          : {on, target, why: joining?.why ?? ''}
+          ? {targetType: 'path', target: SEVERAL, why: ''}
+          : {targetType, target, why: joining?.why ?? ''}
       seen.set(key, {actor, ...shown, code, method, count: 1})
     }
   }
@@ -164,14 +164,14 @@ const REFUSED = {action: 'access.refused', result: 'refused'} as const
 
 function changesOf({seen, others}: Window): Change[] {
   const changes = [...seen.values()].map((refused): Change => {
-    const {actor, on, target, code, method, why, count} = refused
+    const {actor, targetType, target, code, method, why, count} = refused
     const what = `${method} ${ERROR_CODES[code].status} ${code}`.trim()
     const times = count === 1 ? what : `${what}, ${count} times`
     const detail = why === '' ? times : `${times}: ${why}`
-    return {...REFUSED, actor, on, target, detail}
+    return {...REFUSED, actor, targetType, target, detail}
   })
   const detail = `${others} further requests`
   return others === 0
     ? changes
-    : [...changes, {...REFUSED, actor: NOBODY, on: 'path', target: '', detail}]
+    : [...changes, {...REFUSED, actor: NOBODY, targetType: 'path', target: '', detail}]
 }

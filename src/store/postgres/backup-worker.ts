@@ -12,7 +12,7 @@ import {textOf} from './errors.ts'
 import {Primary} from './primary.ts'
 import {parseAddress} from './url.ts'
 
-const LONG_WORK: SessionKind = {purpose: 'upkeep', limits: 'long', byKeys: false}
+const LONG_WORK: SessionKind = {purpose: 'upkeep', limits: 'long', indexScansOnly: false}
 
 async function run({url, target, applicationName}: BackupData): Promise<FromBackup> {
   const parsed = parseAddress(url)

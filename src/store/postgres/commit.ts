@@ -152,11 +152,11 @@ class Batch {
   }
 
   async #failed(errorKind: ErrorKind, error: unknown): Promise<void> {
-    if ((errorKind === 'again' || errorKind === 'moved') && this.#mayRetry) return
+    if ((errorKind === 'retry' || errorKind === 'not_primary') && this.#mayRetry) return
     const writes = this.#entries.flatMap((entry) => entry.writes)
     const isOfTheServer =
-      errorKind === 'moved' || error instanceof StoreUnavailable || error instanceof NoPrimary
-    const rejection = errorKind === 'fault' ? faultOf(error) : unavailable(error)
+      errorKind === 'not_primary' || error instanceof StoreUnavailable || error instanceof NoPrimary
+    const rejection = errorKind === 'permanent' ? faultOf(error) : unavailable(error)
     if (writes.length > 1 && !isOfTheServer) await this.#tryPieces(writes)
     this.#reject(this.#mayBeStored ? unknownOf(error) : rejection)
   }
@@ -237,7 +237,7 @@ export async function transact(
     return await pool.use((session) => transactOn(parts, session, entries, lockTimeoutMs))
   } catch (error) {
     const errorKind = classifyError(error)
-    if (errorKind === 'moved') parts.primary.doubt()
+    if (errorKind === 'not_primary') parts.primary.doubt()
     return {kind: 'failed', errorKind, error}
   }
 }
@@ -297,7 +297,8 @@ async function runEntry(
 
 /** Throws errors that are not of a single entry. */
 function refusalOf({owner, error}: UnawaitedError<BatchEntry | null>): TransactResult {
-  if (owner === null || (isOfTheDatabase(error) && classifyError(error) !== 'fault')) throw error
+  if (owner === null || (isOfTheDatabase(error) && classifyError(error) !== 'permanent'))
+    throw error
   return {kind: 'refused', entry: owner, error: faultOf(error)}
 }
 
@@ -318,7 +319,7 @@ async function commit(
     const earlier = await tx.unawaitedError()
     // The server reported an error of an earlier statement: it did not commit.
     if (earlier !== null && !(earlier.error instanceof ConnectionLost)) throw earlier.error
-    if (!(error instanceof ConnectionLost) && classifyError(error) !== 'moved') throw error
+    if (!(error instanceof ConnectionLost) && classifyError(error) !== 'not_primary') throw error
     session.destroy()
     primary.doubt()
     return {kind: 'unknown', error}

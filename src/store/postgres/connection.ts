@@ -48,13 +48,13 @@ export interface SessionKind {
    * Plan index look-ups only. By statistics from before a burst, the planner would read a table, or sort all
    * due rows, for each page.
    */
-  readonly byKeys: boolean
+  readonly indexScansOnly: boolean
 }
 
 /** `not_replicated`: committed, but it is unknown whether the standbys have it. */
 export type CommitResult = 'committed' | 'not_replicated' | 'rolled_back'
 
-export interface ServerNature {
+export interface ServerInfo {
   /** A standby, or set to read-only. */
   readonly isReadOnly: boolean
 }
@@ -147,10 +147,10 @@ export class Session {
   }
 
   /** Applies the session's settings and reads whether the server is read-only. One round trip. */
-  async prepare(schema: string, {limits, byKeys}: SessionKind): Promise<ServerNature> {
+  async prepare(schema: string, {limits, indexScansOnly}: SessionKind): Promise<ServerInfo> {
     const statementMs = limits === 'short' ? STATEMENT_LIMIT_MS : 0
     const idleMs = limits === 'short' ? IDLE_IN_TRANSACTION_MS : 0
-    const byKey = byKeys ? 'off' : 'on'
+    const byKey = indexScansOnly ? 'off' : 'on'
     const results = await this.run(`
       SET search_path TO "${schema}";
       SET statement_timeout TO ${statementMs};

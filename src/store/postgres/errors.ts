@@ -37,25 +37,25 @@ export class NoPrimary extends Error {
  * `moved`: this server is not (or no longer) the primary; find it again. `again`: a conflict rolled the
  * transaction back; retry it. `unavailable`: a later retry may succeed. `fault`: a retry cannot succeed.
  */
-export type ErrorKind = 'moved' | 'again' | 'unavailable' | 'fault'
+export type ErrorKind = 'not_primary' | 'retry' | 'unavailable' | 'permanent'
 
 /** Error kinds by SQLSTATE, or by its class (the first two characters). */
 const KINDS: Readonly<Record<string, ErrorKind>> = {
   // Connection exceptions, shutdown, crash, startup, a session terminated by an administrator.
-  '08': 'moved',
-  '57P01': 'moved',
-  '57P02': 'moved',
-  '57P03': 'moved',
+  '08': 'not_primary',
+  '57P01': 'not_primary',
+  '57P02': 'not_primary',
+  '57P03': 'not_primary',
   // The server is read-only: it was demoted, or its disk is full.
-  '25006': 'moved',
+  '25006': 'not_primary',
   // This process stalled during a transaction, and the server ended it.
-  '25P03': 'again',
-  '57P05': 'again',
+  '25P03': 'retry',
+  '57P05': 'retry',
   // Serialization failures and deadlocks; a name that a concurrent transaction inserted; a prepared
   // statement that does not exist any more.
-  '40': 'again',
-  '23505': 'again',
-  '26000': 'again',
+  '40': 'retry',
+  '23505': 'retry',
+  '26000': 'retry',
   // Lock timeout, statement timeout or cancel, no resources, no connection slots, system errors, damaged
   // pages, failed authentication, no such database, missing privileges.
   '55P03': 'unavailable',
@@ -69,10 +69,10 @@ const KINDS: Readonly<Record<string, ErrorKind>> = {
 }
 
 export function classifyError(error: unknown): ErrorKind {
-  if (error instanceof ConnectionLost) return 'moved'
+  if (error instanceof ConnectionLost) return 'not_primary'
   if (error instanceof StoreUnavailable || error instanceof NoPrimary) return 'unavailable'
   const state = sqlState(error)
-  return KINDS[state] ?? KINDS[state.slice(0, 2)] ?? 'fault'
+  return KINDS[state] ?? KINDS[state.slice(0, 2)] ?? 'permanent'
 }
 
 /** PostgreSQL's five-character code; `''` = not an error of PostgreSQL. */

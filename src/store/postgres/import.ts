@@ -17,7 +17,7 @@ import {Statements} from './statements.ts'
 import {type Address, describeAddress} from './url.ts'
 
 /** The purpose is part of the application name that operators see. */
-const IMPORT: SessionKind = {purpose: 'move', limits: 'long', byKeys: false}
+const IMPORT: SessionKind = {purpose: 'move', limits: 'long', indexScansOnly: false}
 /** A batch takes milliseconds. Long enough for a busy disk, short enough to detect a lost server. */
 const BATCH_LIMIT_MS = 60_000
 /** Timeout of reads of whole tables, and of the commit, in a store of many gigabytes. */

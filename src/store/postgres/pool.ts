@@ -18,10 +18,10 @@ interface Waiting {
 }
 
 /** The part of `Primary` that a pool uses. */
-export type Lender = Pick<Primary, 'connect' | 'generation'>
+export type SessionSource = Pick<Primary, 'connect' | 'generation'>
 
 export interface PoolOptions {
-  readonly primary: Lender
+  readonly primary: SessionSource
   readonly kind: SessionKind
   readonly sessionsMax: number
   /** Callers that may wait for a session; further ones are refused at once. */

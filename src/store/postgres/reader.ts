@@ -39,8 +39,8 @@ export class Reader {
         return await pool.use((session) => this.#transaction(session, query))
       } catch (error) {
         const kind = classifyError(error)
-        if (kind === 'fault') throw error
-        if (kind === 'moved') primary.doubt()
+        if (kind === 'permanent') throw error
+        if (kind === 'not_primary') primary.doubt()
         const isOver = tries >= TRIES_MAX || clock.monotonicMs() - startedAt > RETRY_WITHIN_MS
         if (kind === 'unavailable' || isOver) throw unavailable(error)
       }

@@ -10,7 +10,7 @@
 import {type Migration, MIGRATIONS, whyTooNew} from '../sql/migrations.ts'
 import {DEFAULT_LIMITS} from '../sql/query.ts'
 import {startNewIncarnation} from '../sql/cluster/restore-backup.ts'
-import {establish, type Identity, noticePlace} from '../sql/cluster/settings.ts'
+import {insertIdentity, type Identity, detectCopiedStore} from '../sql/cluster/settings.ts'
 import {postgresDialect, SCHEMA_LOCK, type Session} from './connection.ts'
 import {sqlState, textOf} from './errors.ts'
 import type {Statements} from './statements.ts'
@@ -100,7 +100,7 @@ async function migrate(
   }
   const [clock] = await session.rows(NOW, [], null)
   const tx = {now: Number(clock?.['now']), dialect: postgresDialect, limits: DEFAULT_LIMITS}
-  await statements.run(session, establish(tx, fresh))
+  await statements.run(session, insertIdentity(tx, fresh))
   // A dump that is loaded creates its tables again, under new numbers.
   const [table] = await session.rows(
     'SELECT to_regclass($1)::oid::text AS id',
@@ -108,8 +108,8 @@ async function migrate(
     null,
   )
   const id = typeof table?.['id'] === 'string' ? table['id'] : null
-  const place = {engine: 'postgres', id, changedAt: null, bornAt: null} as const
-  if (await statements.run(session, noticePlace(place))) {
+  const place = {engine: 'postgres', id, changedAt: null, createdAt: null} as const
+  if (await statements.run(session, detectCopiedStore(place))) {
     session.answerLimitMs = MIGRATION_LIMIT_MS
     await statements.run(session, startNewIncarnation(tx, fresh.incarnation, 'put_back'))
   }

@@ -53,13 +53,13 @@ interface Connections {
   readonly reads: Readonly<Record<ReaderName, number>>
 }
 
-const LEASE: SessionKind = {purpose: 'lease', limits: 'short', byKeys: true}
-const MEMBERS: SessionKind = {purpose: 'heartbeats', limits: 'short', byKeys: true}
-const WRITE: SessionKind = {purpose: 'writes', limits: 'short', byKeys: true}
-const READ: SessionKind = {purpose: 'reads', limits: 'short', byKeys: true}
+const LEASE: SessionKind = {purpose: 'lease', limits: 'short', indexScansOnly: true}
+const MEMBERS: SessionKind = {purpose: 'heartbeats', limits: 'short', indexScansOnly: true}
+const WRITE: SessionKind = {purpose: 'writes', limits: 'short', indexScansOnly: true}
+const READ: SessionKind = {purpose: 'reads', limits: 'short', indexScansOnly: true}
 /** Requests of clients may filter and sort whole tables. */
-const CLIENT_READ: SessionKind = {purpose: 'requests', limits: 'short', byKeys: false}
-const LONG_WORK: SessionKind = {purpose: 'upkeep', limits: 'long', byKeys: false}
+const CLIENT_READ: SessionKind = {purpose: 'requests', limits: 'short', indexScansOnly: false}
+const LONG_WORK: SessionKind = {purpose: 'upkeep', limits: 'long', indexScansOnly: false}
 
 const APPLICATION = 'belfry'
 

@@ -27,7 +27,7 @@ const RECONNECT_MAX_MS = 5_000
 /** An idle connection is checked this often: a half-open one would never receive anything. */
 const CHECK_EVERY_MS = 5_000
 
-const LISTENER: SessionKind = {purpose: 'notifications', limits: 'short', byKeys: false}
+const LISTENER: SessionKind = {purpose: 'notifications', limits: 'short', indexScansOnly: false}
 
 export interface PostgresWakeupOptions {
   readonly primary: Pick<Primary, 'connect' | 'host'>

@@ -60,8 +60,8 @@ import {backupState, recordBackup} from './cluster/backup-state.ts'
 import {
   agreeSignInKey,
   agreeTimezone,
-  firingPaused,
-  paused,
+  pausedSinceRestore,
+  submissionsPaused,
   probe,
   setPaused,
 } from './cluster/settings.ts'
@@ -123,9 +123,9 @@ export const METHODS = {
   }),
   job: read(job),
   jobs: longRead(jobs, (query) => query),
-  paused: read(paused),
+  submissionsPaused: read(submissionsPaused),
   setPaused: write(setPaused, {queue: 'jobs'}),
-  firingPaused: read(firingPaused),
+  pausedSinceRestore: read(pausedSinceRestore),
   resumeFiring: write(resumeFiring, {queue: 'jobs', isLong: true, deadlineMs: LONG_WRITE_MS}),
   defaultTimezone: read(defaultTimezone),
   // Exclusive: no job is planned with the old zone at the same time.

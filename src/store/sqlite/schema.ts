@@ -8,13 +8,13 @@ import {type Migration, MIGRATIONS, whyTooNew} from '../sql/migrations.ts'
 import {DEFAULT_LIMITS, type Row, type Sequence} from '../sql/query.ts'
 import {startNewIncarnation} from '../sql/cluster/restore-backup.ts'
 import {
-  establish,
+  insertIdentity,
   type Identity,
   identity,
   MARK,
   MARK_COUNT,
   metaValue,
-  noticePlace,
+  detectCopiedStore,
   type Place,
   putMeta,
 } from '../sql/cluster/settings.ts'
@@ -78,7 +78,7 @@ export function prepareSchema(
 function claim(connection: Connection, {now, fresh, mark}: SchemaRequest, place: Place): void {
   const tx = {now, dialect: sqliteDialect, limits: DEFAULT_LIMITS}
   const start = () => {
-    connection.run(establish(tx, fresh))
+    connection.run(insertIdentity(tx, fresh))
     connection.run(vacateLease(tx))
   }
   if (mark === undefined) return atomically(connection, start)
@@ -92,7 +92,7 @@ function claim(connection: Connection, {now, fresh, mark}: SchemaRequest, place:
   mark.change(isOther ? [] : [stored.mark], now, (next) =>
     atomically(connection, () => {
       start()
-      const isMoved = connection.run(noticePlace(place))
+      const isMoved = connection.run(detectCopiedStore(place))
       // The place counts only until the store has a mark.
       if (isOther || (stored.mark === '' && isMoved))
         connection.run(startNewIncarnation(tx, fresh.incarnation, 'put_back'))
@@ -133,11 +133,11 @@ function storedMark(connection: Connection): StoredMark {
 function placeOf({database}: Connection): Place {
   const path = database.location()
   const found = path === null ? undefined : statSync(path, {throwIfNoEntry: false})
-  if (found === undefined) return {engine: 'sqlite', id: null, changedAt: null, bornAt: null}
+  if (found === undefined) return {engine: 'sqlite', id: null, changedAt: null, createdAt: null}
   const {ino, ctimeMs: changedAt, birthtimeMs} = found
   // 0 = the file system does not know it.
-  const bornAt = birthtimeMs <= 0 ? null : birthtimeMs
-  return {engine: 'sqlite', id: String(ino), changedAt, bornAt}
+  const createdAt = birthtimeMs <= 0 ? null : birthtimeMs
+  return {engine: 'sqlite', id: String(ino), changedAt, createdAt}
 }
 
 export function versionOf(connection: Connection): number {

@@ -12,7 +12,7 @@ export const ALL_AUDIT: AuditQuery = {
   ...ALL_ROWS,
   actor: '',
   action: '',
-  on: null,
+  targetType: null,
   target: '',
   result: null,
   from: null,
@@ -184,7 +184,12 @@ export function auditCases(when: Case): void {
     for (const rules of ['1', '2', '3']) await store.putPolicy({name: 'p', rules})
     assert.equal(await prune({keepEntries: 2}), 2)
     assert.equal((await recorded(scene)).length, 4)
-    const refused = {action: 'access.refused', on: 'path', target: '/', result: 'refused'} as const
+    const refused = {
+      action: 'access.refused',
+      targetType: 'path',
+      target: '/',
+      result: 'refused',
+    } as const
     await store.recordAudit(Array.from({length: 9}, () => refused))
     assert.equal(await prune(), 7)
     assert.equal((await recorded(scene, {result: 'refused'})).length, 2)
@@ -298,7 +303,9 @@ export function auditCases(when: Case): void {
     await store.deleteToken('t1', BOB)
     await store.setPaused(true, ANN)
     await store.setPaused(false, BOB)
-    await store.recordAudit([{actor: ANN, action: 'member.leave', on: 'member', target: 'node-1'}])
+    await store.recordAudit([
+      {actor: ANN, action: 'member.leave', targetType: 'member', target: 'node-1'},
+    ])
     assert.deepEqual(await recorded(scene), [
       'ann policy.set p',
       'bob policy.set p',
@@ -323,7 +330,7 @@ export function auditCases(when: Case): void {
     await store.putPolicy({name: 'team-a-x', rules: ''}, ANN)
     const refused = {
       action: 'access.refused',
-      on: 'path',
+      targetType: 'path',
       target: '/v1/jobs',
       result: 'refused',
     } as const
@@ -338,7 +345,7 @@ export function auditCases(when: Case): void {
       [{action: 'job'}, [first, second]],
       [{action: 'job.create'}, [first, second]],
       [{action: 'job.c'}, []],
-      [{on: 'job', target: 'team-a-x'}, [first]],
+      [{targetType: 'job', target: 'team-a-x'}, [first]],
       [{target: 'team-a-x'}, [first, third]],
       [{result: 'refused'}, [last]],
       [{from: scene.now - MINUTE}, [second, third, last]],

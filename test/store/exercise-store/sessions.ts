@@ -9,7 +9,7 @@ import {DAY, type Scene} from './scene.ts'
 const MINUTE = 60_000
 const ADMINS = {
   kind: 'other',
-  of: 'configured abc',
+  name: 'configured abc',
   token: {name: '', kind: 'management', policies: []},
 } as const
 
@@ -74,7 +74,7 @@ export function sessionsCases(when: Case): void {
       {
         ...record,
         digest: 'digest of s',
-        session: {of: 'mine', idleMs: 10 * MINUTE, endsAt: scene.now + 60 * MINUTE},
+        session: {owner: 'mine', idleMs: 10 * MINUTE, endsAt: scene.now + 60 * MINUTE},
       },
     )
     assert.equal(tokens.find(({accessor}) => accessor === 'mine')!.session, null)
@@ -155,7 +155,7 @@ export function sessionsCases(when: Case): void {
     await store.deleteToken('b', actor)
     const {rows} = await store.audit({...ALL_AUDIT, action: 'session'})
     const lines = rows.map(
-      (row) => `${row.actor.name} ${row.action} ${row.on} ${row.target}: ${row.detail}`,
+      (row) => `${row.actor.name} ${row.action} ${row.targetType} ${row.target}: ${row.detail}`,
     )
     assert.deepEqual(lines.toReversed(), [
       'ann session.open session name of mine: accessor a, client',

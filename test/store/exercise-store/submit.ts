@@ -139,7 +139,7 @@ export function submitCases(when: Case): void {
 
   when('a paused store refuses submits until it is unpaused', async (scene) => {
     await scene.store.setPaused(true)
-    assert.equal(await scene.store.paused(), true)
+    assert.equal(await scene.store.submissionsPaused(), true)
     assert.deepEqual(await scene.trySubmit(aSpec('a')), {kind: 'paused'})
     assert.equal(await scene.store.job('a'), null)
     await scene.store.setPaused(false)

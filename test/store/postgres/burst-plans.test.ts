@@ -45,7 +45,7 @@ async function inABurst(work: (session: Session) => Promise<void>): Promise<void
     assert(parsed.ok)
     const {address} = parsed
     const session = await Session.connect(address, address.hosts[0]!, systemClock(), 'test')
-    await session.prepare(address.schema, {purpose: 'test', limits: 'short', byKeys: true})
+    await session.prepare(address.schema, {purpose: 'test', limits: 'short', indexScansOnly: true})
     await session.run('VACUUM ANALYZE')
     for (const table of ['jobs', 'launches', 'executions'])
       await session.run(`ALTER TABLE ${table} SET (autovacuum_enabled = off)`)

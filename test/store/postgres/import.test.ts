@@ -137,7 +137,7 @@ describe('an imported store', () => {
     assert.deepEqual([await store.job('a'), await store.job('child')], jobs)
     assert.deepEqual(await store.executions('a', ALL_EXECUTIONS), history)
     assert.deepEqual(await store.members(), members)
-    assert.equal(await store.paused(), true)
+    assert.equal(await store.submissionsPaused(), true)
     await store.setPaused(false)
     assert.equal(await store.agreeTimezone('Europe/Berlin'), 'UTC')
     assert.deepEqual(await store.requestRun(request), asked)

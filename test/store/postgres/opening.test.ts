@@ -70,7 +70,7 @@ describe('opening', () => {
     for (let start = 1; start <= 2; start += 1) {
       const again = (await openAt(url)).store
       const {running, pending, undecided} = await again.totals()
-      const found = [running, pending, undecided, await again.firingPaused()]
+      const found = [running, pending, undecided, await again.pausedSinceRestore()]
       // The second start finds what was asked after the first.
       assert.deepEqual(found, [0, 0, start - 1, 'put_back'])
       assert.notEqual((await again.info()).incarnation, incarnation)
@@ -200,10 +200,10 @@ describe('notifications', () => {
     await new Promise<void>((resolve) => here.subscribe('cancel', resolve))
     // Every topic but `burst` once, for notifications missed before the connection.
     const announced = 5
-    while (received.count < announced) await other.store.paused()
+    while (received.count < announced) await other.store.submissionsPaused()
     for (let sent = 0; sent < 1_000; sent += 1) here.notify(sent % 2 === 0 ? 'run' : 'launch')
-    while (received.count < announced + 2) await other.store.paused()
-    for (let look = 0; look < 50; look += 1) await other.store.paused()
+    while (received.count < announced + 2) await other.store.submissionsPaused()
+    for (let look = 0; look < 50; look += 1) await other.store.submissionsPaused()
     assert.equal(received.count, announced + 2)
     await Promise.all([here.close(), there.close()])
     await Promise.all([opened.store.close(), other.store.close()])

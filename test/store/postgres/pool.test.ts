@@ -4,7 +4,7 @@ import {describe, it} from 'node:test'
 import {setImmediate as nextTurn} from 'node:timers/promises'
 import {StoreUnavailable} from '../../../src/ports/store-errors.ts'
 import type {Session} from '../../../src/store/postgres/connection.ts'
-import {SessionPool, type Lender} from '../../../src/store/postgres/pool.ts'
+import {SessionPool, type SessionSource} from '../../../src/store/postgres/pool.ts'
 import {VirtualClock} from '../../support/virtual-clock.ts'
 
 /** A session without a connection. */
@@ -27,8 +27,8 @@ function poolOf(sessionsMax: number) {
       opened.push(fakeSession())
       return opened.at(-1)!
     },
-  } satisfies Lender
-  const kind = {purpose: 'writes', limits: 'short', byKeys: true} as const
+  } satisfies SessionSource
+  const kind = {purpose: 'writes', limits: 'short', indexScansOnly: true} as const
   const pool = new SessionPool({primary, kind, sessionsMax, clock})
   return {pool, opened, primary, clock}
 }

@@ -91,7 +91,11 @@ describe('taking over', () => {
         clock: systemClock(),
         applicationName: 'frozen',
       })
-      const frozen = await primary.connect({purpose: 'writes', limits: 'short', byKeys: true})
+      const frozen = await primary.connect({
+        purpose: 'writes',
+        limits: 'short',
+        indexScansOnly: true,
+      })
       const now = await beginTransaction(frozen, 'READ COMMITTED', () => scene.now)
       const tx = {now, dialect: postgresDialect, limits: DEFAULT_LIMITS}
       await new Statements().run(frozen, fence(tx, scene.term))

@@ -130,7 +130,7 @@ async function connections(): Promise<unknown[][]> {
 
 /** Makes the store use all its connections. */
 async function useAll({store}: Opened): Promise<void> {
-  await store.paused()
+  await store.submissionsPaused()
   await store.probe()
   await beatAs(store, {nodeId: 'n', incarnation: 'i', status: 'alive'})
   await store.renewLease({term: 1, holder: 'nobody', ttlMs: 1})
@@ -185,7 +185,7 @@ describe('an encrypted connection that stops responding', () => {
     proxy.isSilent = true
     await assert.rejects(store.job('a'), StoreUnavailable)
     proxy.isSilent = false
-    while ((await store.paused().catch(() => null)) === null);
+    while ((await store.submissionsPaused().catch(() => null)) === null);
     await store.probe()
     await store.close()
     await proxy.close()

@@ -29,7 +29,13 @@ export function* bindToken(tx: Transaction, use: TokenUse): Query<TokenRefusal |
     accessor,
   ])
   const detail = `accessor ${accessor}, node ${node.name} (${node.id})`
-  yield* recordChange(tx, {actor, action: 'token.bind', on: 'token', target: actor.name, detail})
+  yield* recordChange(tx, {
+    actor,
+    action: 'token.bind',
+    targetType: 'token',
+    target: actor.name,
+    detail,
+  })
   return null
 }
 
@@ -109,7 +115,7 @@ export function* issueToken(tx: Transaction, issue: TokenIssue): Query<IssueRefu
   )
   yield* all(`UPDATE tokens SET uses_left = uses_left - 1 WHERE accessor = ?`, [accessor])
   const detail = `accessor ${issued.accessor}, node ${node.name} (${node.id})`
-  yield* recordChange(tx, {actor, action: 'token.issue', on: 'token', target: name, detail})
+  yield* recordChange(tx, {actor, action: 'token.issue', targetType: 'token', target: name, detail})
   return null
 }
 

@@ -17,7 +17,7 @@ interface AuditRow {
   readonly address: string
   readonly action: string
   readonly result: AuditEntry['result']
-  readonly target_kind: AuditEntry['on']
+  readonly target_kind: AuditEntry['targetType']
   readonly target: string
   readonly detail: string
   readonly job_id: number | null
@@ -55,7 +55,16 @@ export function* audit(_tx: Transaction, query: AuditQuery): Query<Page<AuditEnt
   return {total: counted?.total ?? 0, rows: rows.map((row) => entryOf(row, after))}
 }
 
-function conditionsOf({actor, action, on, target, result, from, to, names}: AuditQuery): Condition {
+function conditionsOf({
+  actor,
+  action,
+  targetType,
+  target,
+  result,
+  from,
+  to,
+  names,
+}: AuditQuery): Condition {
   const conditions: Condition[] = [{sql: '1 = 1', values: []}]
   const add = (sql: string, ...values: readonly (string | number)[]) => {
     conditions.push({sql, values})
@@ -64,7 +73,7 @@ function conditionsOf({actor, action, on, target, result, from, to, names}: Audi
   // The order of texts has `job.` before all actions of jobs, and `job/` after them.
   if (action !== '')
     add('(action = ? OR action > ? AND action < ?)', action, `${action}.`, `${action}/`)
-  if (on !== null) add('target_kind = ?', on)
+  if (targetType !== null) add('target_kind = ?', targetType)
   if (target !== '') add('target = ?', target)
   if (result !== null) add('result = ?', result)
   if (from !== null) add('at >= ?', from)
@@ -138,7 +147,7 @@ function entryOf(row: AuditRow, after: ReadonlyMap<number, string>): AuditEntry 
     },
     action: row.action,
     result: row.result,
-    on: row.target_kind,
+    targetType: row.target_kind,
     target: row.target,
     detail: row.detail,
     revisionBefore: row.revision_before,

@@ -25,10 +25,19 @@ export function* recordChanges(tx: Transaction, changes: readonly Change[]): Que
 }
 
 function valuesOf(now: number, change: Change): Values {
-  const {actor = BELFRY, action, result = 'done', on, target, detail = '', job, replaced} = change
+  const {
+    actor = BELFRY,
+    action,
+    result = 'done',
+    targetType,
+    target,
+    detail = '',
+    job,
+    replaced,
+  } = change
   const {name, accessor, kind, address} = actor
   const revisions = [job?.id ?? null, job?.before ?? null, job?.after ?? null]
-  const what = [action, result, on, target, detail]
+  const what = [action, result, targetType, target, detail]
   const bytes = replaced === undefined ? null : Buffer.byteLength(replaced)
   return [now, name, accessor, kind, address, ...what, ...revisions, replaced ?? null, bytes]
 }

@@ -68,7 +68,7 @@ export function* putSecret(
     [name, ciphertext, tx.now, setBy],
   )
   const detail = same === 0 ? 'new' : 'replaced'
-  yield* recordChange(tx, {actor, action: 'secret.set', on: 'secret', target: name, detail})
+  yield* recordChange(tx, {actor, action: 'secret.set', targetType: 'secret', target: name, detail})
   return {kind: 'stored', secret: {name, setAt: tx.now, setBy}, created: same === 0}
 }
 
@@ -95,7 +95,7 @@ export function* deleteSecret(
     [name],
   )
   if (row === null) return null
-  yield* recordChange(tx, {actor, action: 'secret.delete', on: 'secret', target: name})
+  yield* recordChange(tx, {actor, action: 'secret.delete', targetType: 'secret', target: name})
   return secretOf(row)
 }
 
@@ -105,7 +105,7 @@ export function* discardSecrets(tx: Transaction): Query<readonly string[]> {
   const detail = 'the key was lost'
   yield* recordChanges(
     tx,
-    names.map((target) => ({action: 'secret.delete', on: 'secret', target, detail})),
+    names.map((target) => ({action: 'secret.delete', targetType: 'secret', target, detail})),
   )
   return names
 }

@@ -36,7 +36,7 @@ export function* createSession(
   if (earlier !== null) return earlier
   const source = yield* sourceOf(tx, owner)
   if (source === null) return null
-  const of = owner.kind === 'token' ? owner.accessor : owner.of
+  const of = owner.kind === 'token' ? owner.accessor : owner.name
   yield* makeRoom(tx, of)
   const {name, kind, policies} = source
   const endsAt = Math.min(tx.now + maxMs, source.expiresAt ?? Infinity)
@@ -49,7 +49,7 @@ export function* createSession(
   )
   const target = name === '' ? 'configured' : name
   const detail = `accessor ${accessor}, ${kind}`
-  yield* recordChange(tx, {actor, action: 'session.open', on: 'session', target, detail})
+  yield* recordChange(tx, {actor, action: 'session.open', targetType: 'session', target, detail})
   const record = {accessor, name, kind, policies, createdAt: tx.now, expiresAt}
   return {...record, lastUsedAt: null, agent: null}
 }

@@ -105,7 +105,7 @@ export function* access(tx: Transaction): Query<AccessSnapshot> {
   )
   const stored = tokens.map((row): StoredToken => {
     const {digest, session_of: of, idle_ms: idleMs, ends_at: endsAt} = row
-    return {...tokenOf(row), digest, session: of === null ? null : {of, idleMs, endsAt}}
+    return {...tokenOf(row), digest, session: of === null ? null : {owner: of, idleMs, endsAt}}
   })
   const hasHadTokens = hadTokens !== null
   return {revision, now: tx.now, hasHadTokens, tokens: stored, policies: found}
@@ -161,7 +161,13 @@ export function* createToken(
     ],
   )
   const detail = `accessor ${accessor}, ${[kind, ...named].join(' ')}`
-  yield* recordChange(tx, {actor, action: 'token.create', on: 'token', target: name, detail})
+  yield* recordChange(tx, {
+    actor,
+    action: 'token.create',
+    targetType: 'token',
+    target: name,
+    detail,
+  })
   return {kind: 'created', token: (yield* token(tx, accessor))!}
 }
 
@@ -173,8 +179,8 @@ export function* deleteOldTokens(tx: Transaction): Query<void> {
   )
 }
 
-const REVOKED = {action: 'token.revoke', on: 'token'} as const
-const SESSION_ENDED = {action: 'session.end', on: 'session'} as const
+const REVOKED = {action: 'token.revoke', targetType: 'token'} as const
+const SESSION_ENDED = {action: 'session.end', targetType: 'session'} as const
 
 export function* deleteToken(
   tx: Transaction,
@@ -227,7 +233,13 @@ export function* putPolicy(tx: Transaction, {name, rules}: Policy, actor?: Actor
     [name, rules],
   )
   const replaced = known === null ? {} : {replaced: known.rules}
-  yield* recordChange(tx, {actor, action: 'policy.set', on: 'policy', target: name, ...replaced})
+  yield* recordChange(tx, {
+    actor,
+    action: 'policy.set',
+    targetType: 'policy',
+    target: name,
+    ...replaced,
+  })
   return true
 }
 
@@ -238,7 +250,13 @@ export function* deletePolicy(tx: Transaction, name: string, actor?: Actor): Que
   ])
   if (row === null) return null
   const {rules: replaced} = row
-  yield* recordChange(tx, {actor, action: 'policy.delete', on: 'policy', target: name, replaced})
+  yield* recordChange(tx, {
+    actor,
+    action: 'policy.delete',
+    targetType: 'policy',
+    target: name,
+    replaced,
+  })
   return {name: row.name, rules: row.rules}
 }
 

@@ -212,7 +212,7 @@ export function* setScheduling(
     nodeId,
   ])
   const deadline = change.kind === 'drain' ? `, deadline ${formatDuration(change.deadlineMs)}` : ''
-  const what = {action: `member.${change.kind}`, on: 'member', target: before.name} as const
+  const what = {action: `member.${change.kind}`, targetType: 'member', target: before.name} as const
   yield* recordChange(tx, {actor, ...what, detail: `id ${nodeId}${deadline}`})
   return {...before, cordonedAt, drainUntil}
 }
@@ -305,7 +305,7 @@ export function* removeMember(
   if (running.length === limit) return {kind: 'ending', finished}
   yield* all(`DELETE FROM members WHERE id = ?`, [nodeId])
   yield* deleteClaims(nodeId)
-  const what = {action: 'member.remove', on: 'member', target: member.name} as const
+  const what = {action: 'member.remove', targetType: 'member', target: member.name} as const
   yield* recordChange(tx, {actor, ...what, detail: `id ${nodeId}`})
   return {kind: 'removed', member, finished}
 }

@@ -4,7 +4,7 @@
  * and firing is paused until an operator resumes it.
  */
 import type {ExecutionKey} from '../../../core/execution.ts'
-import type {FiringPaused} from '../../../ports/job-store.ts'
+import type {PausedSinceRestore} from '../../../ports/job-store.ts'
 import {BACKUP_STATE} from './backup-state.ts'
 import {endAll} from '../executions/finish.ts'
 import {planFromNow} from '../jobs/planning.ts'
@@ -25,7 +25,7 @@ const BATCH_SIZE = 500
 export function* startNewIncarnation(
   tx: Transaction,
   incarnation: string,
-  reason: FiringPaused,
+  reason: PausedSinceRestore,
 ): Query<void> {
   yield* putMeta('incarnation', incarnation)
   // No write of a leader that runs on a database that was loaded from a dump meanwhile.

@@ -1,7 +1,7 @@
 /** Settings of the whole store: the pause switch, the time zone, its identity. */
 import type {Actor} from '../../../core/audit.ts'
 import type {ZoneChange} from '../../../core/next-time.ts'
-import type {FiringPaused} from '../../../ports/job-store.ts'
+import type {PausedSinceRestore} from '../../../ports/job-store.ts'
 import {recordChange} from '../access/audit.ts'
 import {all, one, type Query, together, type Transaction} from '../query.ts'
 
@@ -21,8 +21,8 @@ export const BACKUP_MARK = 'backup'
 /** Key of what is left to do after a change of the default time zone; absent = nothing. */
 export const ZONE_CHANGE = 'zone_change'
 
-export function* firingPaused(_tx: Transaction): Query<FiringPaused | null> {
-  return (yield* metaValue(FIRING_PAUSED)) as FiringPaused | null
+export function* pausedSinceRestore(_tx: Transaction): Query<PausedSinceRestore | null> {
+  return (yield* metaValue(FIRING_PAUSED)) as PausedSinceRestore | null
 }
 
 /** Where the tables of a store are, to notice that it was put back from a copy. */
@@ -33,14 +33,14 @@ export interface Place {
   /** The store was changed from outside at this time, or not at all: then it is no copy. */
   readonly changedAt: number | null
   /** When its file came into being; `null` = unknown. One that is younger than what wrote it is a copy. */
-  readonly bornAt: number | null
+  readonly createdAt: number | null
 }
 
 /** Heartbeats are stored every 2 s. Files change a little later than the clock was read. */
 const LAST_SIGN_MS = 10_000
 
 /** Stores the place. True if it is another one than before: the store is a copy, and was put back. */
-export function* noticePlace({engine, id, changedAt, bornAt}: Place): Query<boolean> {
+export function* detectCopiedStore({engine, id, changedAt, createdAt}: Place): Query<boolean> {
   if (id === null) return false
   const key = `place_${engine}`
   const before = yield* metaValue(key)
@@ -52,7 +52,7 @@ export function* noticePlace({engine, id, changedAt, bornAt}: Place): Query<bool
   )
   const isUnchanged = changedAt !== null && changedAt <= (last?.at ?? 0) + LAST_SIGN_MS
   // A copy of a store that is open was last written a moment before.
-  const isYounger = bornAt !== null && bornAt > (last?.started_at ?? Infinity)
+  const isYounger = createdAt !== null && createdAt > (last?.started_at ?? Infinity)
   return !isUnchanged || isYounger
 }
 
@@ -60,10 +60,10 @@ export function* setPaused(tx: Transaction, value: boolean, actor?: Actor): Quer
   if ((yield* isPaused()) === value) return
   yield* putMeta('paused', String(value))
   const action = value ? 'submissions.pause' : 'submissions.resume'
-  yield* recordChange(tx, {actor, action, on: 'cluster', target: ''})
+  yield* recordChange(tx, {actor, action, targetType: 'cluster', target: ''})
 }
 
-export function* paused(_tx: Transaction): Query<boolean> {
+export function* submissionsPaused(_tx: Transaction): Query<boolean> {
   return yield* isPaused()
 }
 
@@ -140,7 +140,7 @@ export interface Identity {
 }
 
 /** Stores the identity of a new store; an existing identity stays. */
-export function* establish(_tx: Transaction, fresh: Identity): Query<void> {
+export function* insertIdentity(_tx: Transaction, fresh: Identity): Query<void> {
   const insert = `INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING`
   yield* all(insert, ['cluster_id', fresh.clusterId])
   yield* all(insert, ['incarnation', fresh.incarnation])

@@ -75,8 +75,8 @@ export function* claim(
       ids,
     ),
   )
-  const outlooks = yield* oneEach<Outlook>(
-    OUTLOOK,
+  const nextDues = yield* oneEach<NextDue>(
+    NEXT_DUE,
     requests.map(({nodeId}) => [nodeId, tx.now, nodeId, tx.now]),
   )
   /** Token of the newest claim of each node. */
@@ -85,31 +85,31 @@ export function* claim(
   for (const [index, request] of requests.entries()) {
     const member = incarnations[index] ?? null
     const isCordoned = member !== null && member.cordoned_at !== null
-    const standing = isCordoned ? {isCordoned} : {}
+    const cordonState = isCordoned ? {isCordoned} : {}
     const last = newest.get(request.nodeId)!
-    const outlook = outlooks[index]!
+    const nextDue = nextDues[index]!
     if (member?.incarnation !== request.incarnation) {
       results.push({claimed: [], waiting: 0, nextDueInMs: null})
-    } else if (outlook.is_due === 1 || request.token === last) {
+    } else if (nextDue.is_due === 1 || request.token === last) {
       const isGone = isCordoned || member.status === 'failed' || member.status === 'left'
       const result = yield* claimDue(tx, request, last, isGone)
       newest.set(request.nodeId, result.newest)
-      results.push({...result, ...standing})
+      results.push({...result, ...cordonState})
     } else {
-      const nextDueInMs = outlook.next_at === null ? null : outlook.next_at - tx.now
-      results.push({claimed: [], newest: last, waiting: 0, nextDueInMs, ...standing})
+      const nextDueInMs = nextDue.next_at === null ? null : nextDue.next_at - tx.now
+      results.push({claimed: [], newest: last, waiting: 0, nextDueInMs, ...cordonState})
     }
   }
   return results
 }
 
 /** Due work of a node, and when its next execution becomes due (`null` = none). */
-interface Outlook {
+interface NextDue {
   readonly is_due: number
   readonly next_at: number | null
 }
 
-const OUTLOOK = `SELECT
+const NEXT_DUE = `SELECT
   CASE WHEN EXISTS (SELECT 1 FROM executions e JOIN jobs j ON j.id = e.job_id
     WHERE e.node_id = ? AND ${IS_DUE}) THEN 1 ELSE 0 END AS is_due,
   (SELECT min(not_before) FROM executions
@@ -146,13 +146,13 @@ function* claimDue(
   const newest = claimed.length > 0 ? token : last
   const hadRoom = claimed.length < room && !isCut
   const mayBeLocked = hadRoom && !isGone && tx.dialect.locking
-  const [outlook, isLocked] = yield* together(
+  const [nextDue, isLocked] = yield* together(
     outlookOf(tx, nodeId, hadRoom),
     mayBeLocked ? isAnyLocked(tx, nodeId) : together(),
   )
-  if (isLocked !== true) return {claimed, newest, ...outlook}
-  const nextDueInMs = Math.min(LOCKED_RETRY_MS, outlook.nextDueInMs ?? LOCKED_RETRY_MS)
-  return {claimed, newest, ...outlook, nextDueInMs}
+  if (isLocked !== true) return {claimed, newest, ...nextDue}
+  const nextDueInMs = Math.min(LOCKED_RETRY_MS, nextDue.nextDueInMs ?? LOCKED_RETRY_MS)
+  return {claimed, newest, ...nextDue, nextDueInMs}
 }
 
 function* repeatClaim(nodeId: string, token: string): Query<ClaimedExecution[]> {

@@ -238,7 +238,7 @@ function* quarantine(tx: Transaction, {id, name}: BatchJob, group: number): Quer
   const sentence = `nodes died while executing launch ${group}; the job was disabled`
   yield* recordChange(tx, {
     action: 'job.toggle',
-    on: 'job',
+    targetType: 'job',
     target: name,
     detail: 'disabled: its launches kill nodes',
     ...replacedBy(job, change.revision),

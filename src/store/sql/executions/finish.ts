@@ -19,7 +19,7 @@ import type {FinishBatch, BatchExecution} from '../../../core/finish-batch.ts'
 import {recordChange} from '../access/audit.ts'
 import {loadFinishBatch, writeFinishBatch} from './finish-rows.ts'
 import {fence} from '../cluster/lease.ts'
-import {dropOutput, extendOutput, type Stretch} from './output.ts'
+import {dropOutput, extendOutput, type OutputRange} from './output.ts'
 import {all, one, oneEach, type Query, type Transaction} from '../query.ts'
 import {BY_KEY, type ExecutionRow, keyOf, keyValues, type MemberRow} from '../rows.ts'
 
@@ -29,18 +29,18 @@ export function* finish(
 ): Query<readonly FinishOutcome[]> {
   const batch = yield* loadFinishBatch(tx, items)
   yield* noteDrains(tx, batch, items)
-  const stretches: Stretch[] = []
+  const ranges: OutputRange[] = []
   const dropped: ExecutionKey[] = []
   const outcomes = items.map((item) => {
     const knownBytes = batch.find(item.key)?.record.outputBytes ?? 0
     const outcome = finishOne(batch, item, tx.now)
     if (outcome.kind === 'finished') {
       if (item.dropOutput) dropped.push(item.key)
-      else stretches.push({key: item.key, knownBytes, ...item.output})
+      else ranges.push({key: item.key, knownBytes, ...item.output})
     }
     return outcome
   })
-  yield* extendOutput(tx, stretches)
+  yield* extendOutput(tx, ranges)
   yield* dropOutput(dropped)
   yield* writeFinishBatch(tx, batch)
   return yield* withPending(outcomes)
@@ -286,7 +286,7 @@ export function* cancelExecution(
     return {kind: 'over', status}
   }
   yield* writeFinishBatch(tx, batch)
-  const what = {action: 'execution.cancel', on: 'job', target: name} as const
+  const what = {action: 'execution.cancel', targetType: 'job', target: name} as const
   const detail = `execution ${executionId(key)}`
   if (askedAt === null) yield* recordChange(tx, {actor, ...what, detail})
   return {kind: 'requested', execution: entry.record, ended}

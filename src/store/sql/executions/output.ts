@@ -38,10 +38,10 @@ export function* appendOutput(
   const known = new Map<string, number>()
   rows.forEach((row, i) => row !== null && known.set(keyText(items[i]!.key), row.output_bytes))
   for (const round of rounds(items.filter((_item, index) => rows[index] !== null))) {
-    const stretches = round.map((item) => {
+    const ranges = round.map((item) => {
       return {...item, knownBytes: known.get(keyText(item.key))!}
     })
-    const ends = yield* extendOutput(tx, stretches)
+    const ends = yield* extendOutput(tx, ranges)
     round.forEach(({key}, index) => known.set(keyText(key), ends[index]!))
   }
   const changed = new Map<string, [number, ...ReturnType<typeof keyValues>]>()
@@ -102,7 +102,7 @@ function rounds(items: readonly OutputAppend[]): OutputAppend[][] {
  */
 const CHUNK_JOINED_BYTES = OUTPUT_START_BYTES
 
-export interface Stretch {
+export interface OutputRange {
   readonly key: ExecutionKey
   /** Bytes written before, as stored in the execution's row. */
   readonly knownBytes: number
@@ -125,11 +125,11 @@ const DROP_BEFORE = `DELETE FROM output
   RETURNING length(bytes) AS size, CASE WHEN at_byte = 0 THEN bytes END AS start`
 
 /**
- * Appends one stretch to each of several executions. Returns the bytes each has written in all; the caller
+ * Appends one range to each of several executions. Returns the bytes each has written in all; the caller
  * stores that number with the execution.
  */
-export function* extendOutput(tx: Transaction, stretches: readonly Stretch[]): Query<number[]> {
-  const fresh = stretches.map(unknownPart)
+export function* extendOutput(tx: Transaction, ranges: readonly OutputRange[]): Query<number[]> {
+  const fresh = ranges.map(unknownPart)
   const growing = fresh.filter(({bytes}) => bytes.length > 0)
   const following = growing.filter(({offset, knownBytes}) => offset === knownBytes && offset > 0)
   const lasts = yield* oneEach<ChunkRow>(
@@ -178,11 +178,11 @@ function startOf(bytes: Uint8Array): Uint8Array {
   return limited.subarray(0, limited.length - unfinishedBytes(limited))
 }
 
-/** The stretch without the bytes that are stored already. */
-function unknownPart(stretch: Stretch): Stretch {
-  const {knownBytes, offset, bytes} = stretch
-  if (offset >= knownBytes) return stretch
-  return {...stretch, offset: knownBytes, bytes: bytes.subarray(knownBytes - offset)}
+/** The range without the bytes that are stored already. */
+function unknownPart(range: OutputRange): OutputRange {
+  const {knownBytes, offset, bytes} = range
+  if (offset >= knownBytes) return range
+  return {...range, offset: knownBytes, bytes: bytes.subarray(knownBytes - offset)}
 }
 
 function joined(last: ChunkRow | null, bytes: Uint8Array): Uint8Array {

@@ -25,7 +25,13 @@ export function* deleteJob(
   if (job.dependentJobs.length > 0) return {kind: 'dependents', names: job.dependentJobs}
   yield* softDelete(tx, job.id, {why: 'deleted', keptGroup: null})
   const replaced = replacedBy(job, null)
-  yield* recordChange(tx, {actor, action: 'job.delete', on: 'job', target: name, ...replaced})
+  yield* recordChange(tx, {
+    actor,
+    action: 'job.delete',
+    targetType: 'job',
+    target: name,
+    ...replaced,
+  })
   return {kind: 'deleted', job}
 }
 
@@ -52,7 +58,7 @@ export function* resetHistory(
       status = '', status_group = 0 WHERE id = ?`,
     [job.id],
   )
-  yield* recordChange(tx, {actor, action: 'job.reset', on: 'job', target: name})
+  yield* recordChange(tx, {actor, action: 'job.reset', targetType: 'job', target: name})
   return yield* loadJob(name)
 }
 

@@ -115,7 +115,13 @@ export function* pauseFiring(
   const detail = `${until === null ? 'until it is ended' : `until ${new Date(until).toISOString()}`}${
     reason === '' ? '' : `: ${reason}`
   }`
-  yield* recordChange(tx, {actor, action: 'firing.pause', on: 'cluster', target: jobs, detail})
+  yield* recordChange(tx, {
+    actor,
+    action: 'firing.pause',
+    targetType: 'cluster',
+    target: jobs,
+    detail,
+  })
   return {kind: 'paused', pause}
 }
 
@@ -134,7 +140,7 @@ export function* endFiringPause(
     tx.now,
     jobs,
   ])
-  yield* recordChange(tx, {actor, action: 'firing.resume', on: 'cluster', target: jobs})
+  yield* recordChange(tx, {actor, action: 'firing.resume', targetType: 'cluster', target: jobs})
   return {...pause, until: tx.now}
 }
 

@@ -42,7 +42,7 @@ export function* toggle(
   yield* recordChange(tx, {
     actor,
     action: 'job.toggle',
-    on: 'job',
+    targetType: 'job',
     target: name,
     detail,
     ...replaced,

@@ -89,7 +89,7 @@ export function* resumeFiring(
   const next = yield* planFromNow(tx, after, limit)
   if (next !== null) return next
   yield* all(`DELETE FROM meta WHERE key = ?`, [FIRING_PAUSED])
-  yield* recordChange(tx, {actor, action: 'firing.resume', on: 'cluster', target: ''})
+  yield* recordChange(tx, {actor, action: 'firing.resume', targetType: 'cluster', target: ''})
   return null
 }
 

@@ -76,7 +76,7 @@ function restored(
   {actor}: RestoreOptions,
   what: Pick<Change, 'job' | 'replaced'>,
 ): Change {
-  return {actor, action: 'job.restore', on: 'job', target, ...what}
+  return {actor, action: 'job.restore', targetType: 'job', target, ...what}
 }
 
 interface Lineage {

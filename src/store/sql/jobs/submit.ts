@@ -188,7 +188,7 @@ function changeOf(
 ): Change | null {
   const {known, id, name, revision, group} = made
   const detail = group === null ? '' : `launch ${group}`
-  const shared = {actor, on: 'job', target: name, detail} as const
+  const shared = {actor, targetType: 'job', target: name, detail} as const
   if (revision === null) return group === null ? null : {...shared, action: 'job.run'}
   if (known !== null && revertsTo !== undefined) {
     const to = `to revision ${revertsTo}`

@@ -43,7 +43,7 @@ export function* setTimezone(tx: Transaction, zone: string, actor: Actor = BELFR
   yield* recordChange(tx, {
     actor,
     action: 'settings.update',
-    on: 'cluster',
+    targetType: 'cluster',
     target: 'timezone',
     detail,
   })

@@ -55,7 +55,7 @@ export function* requestRun(tx: Transaction, request: RunRequest): Query<RunResu
   const group = groups[0]!
   yield* insertRequest(tx, {job: {id: job.id, name}, cause: 'manual', forced}, group)
   const detail = `launch ${group}${forced ? ', forced' : ''}`
-  yield* recordChange(tx, {actor, action: 'job.run', on: 'job', target: name, detail})
+  yield* recordChange(tx, {actor, action: 'job.run', targetType: 'job', target: name, detail})
   const result: RunResult = {kind: 'accepted', job, group}
   yield* storeReplies(tx, [{idempotency, reply: result}])
   return result

@@ -1,4 +1,4 @@
-/** A value that was sent, as a message shows it: short, in one line, and without control characters. */
+/** Quotes a value that was sent for a message: short, in one line, and without control characters. */
 
 const SHOWN_LENGTH_MAX = 64
 
@@ -6,15 +6,15 @@ const SHOWN_LENGTH_MAX = 64
 const UNSAFE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu
 
 /** Quotes a value as JSON. A long value is cut. */
-export function shown(value: unknown): string {
+export function quoteForMessage(value: unknown): string {
   const text = typeof value === 'string' ? value.slice(0, SHOWN_LENGTH_MAX + 1) : value
   const json = JSON.stringify(text) ?? 'undefined'
   const short = json.length > SHOWN_LENGTH_MAX ? `${json.slice(0, SHOWN_LENGTH_MAX)}…` : json
-  return plain(short)
+  return escapeInvisible(short)
 }
 
-/** A text of which each character is seen where it is. */
-export function plain(text: string): string {
+/** Escapes characters that reorder or hide text. */
+export function escapeInvisible(text: string): string {
   return text.toWellFormed().replaceAll(UNSAFE, escaped)
 }
 
