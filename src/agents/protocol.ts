@@ -16,6 +16,7 @@
 import {Type} from 'typebox'
 import {FINAL_STATUSES} from '../core/execution.ts'
 import {OUTPUT_START_BYTES} from '../core/execution.ts'
+import {JOB_FIELD_LIST, type JobField, type JobSpec} from '../core/job-fields.ts'
 import {NODE_NAME_PATTERN} from '../core/node.ts'
 import {INCARNATIONS_KEPT_MAX} from '../node/incarnations.ts'
 import {MAP_KEY_LENGTH_MAX} from '../wire/shapes.ts'
@@ -84,30 +85,39 @@ const Execution = Type.Object({
   lateResult: Text,
 })
 
-/** A definition as it is stored. */
-const Spec = Type.Object({
-  name: Text,
-  displayname: Text,
-  schedule: Text,
-  timezone: Text,
-  owner: Text,
-  ownerEmail: Text,
-  disabled: Type.Boolean(),
-  tags: Texts,
-  metadata: Texts,
-  retries: Whole,
-  parentJob: Text,
-  processors: Type.Record(Text, Texts),
-  concurrency: Type.Enum(['allow', 'forbid']),
-  executor: Text,
-  executorConfig: Texts,
-  ephemeral: Type.Boolean(),
-  startsAt: Instant,
-  expiresAt: Instant,
-  catchUp: Type.Enum(['latest', 'skip', 'all']),
-  maxLateness: Text,
-  onDisconnect: Type.Enum(['keep', 'stop', '']),
-})
+/** Value of a field of a definition. */
+function valueSchema(field: JobField): Type.TSchema {
+  switch (field.kind) {
+    case 'name':
+    case 'schedule':
+    case 'text':
+      return Text
+    case 'flag':
+      return Type.Boolean()
+    case 'integer':
+      return Whole
+    case 'choice':
+      return Type.Enum([...field.choices, field.default])
+    case 'instant':
+      return Instant
+    case 'map':
+      return Texts
+    case 'processors':
+      return Type.Record(Text, Texts)
+  }
+}
+
+/** A definition. The previous release does not send later fields: the agent gives them their default. */
+const Spec = Type.Unsafe<Partial<JobSpec>>(
+  Type.Object(
+    Object.fromEntries(
+      JOB_FIELD_LIST.map((field) => {
+        const schema = valueSchema(field)
+        return [field.key, field.absentWhenUnset === true ? Type.Optional(schema) : schema]
+      }),
+    ),
+  ),
+)
 
 const Claimed = Type.Object({
   execution: Execution,

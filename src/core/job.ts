@@ -4,10 +4,11 @@
  */
 
 import {parseLength} from '../lib/duration.ts'
+import type {JobSpec} from './job-fields.ts'
 
-export type Concurrency = 'allow' | 'forbid'
-export type CatchUp = 'latest' | 'skip' | 'all'
-export type OnDisconnect = 'keep' | 'stop'
+export type {JobSpec, StringMap} from './job-fields.ts'
+export type CatchUp = JobSpec['catchUp']
+
 /** Why a job does not run as planned, besides its definition. */
 export interface JobConditions {
   /** Firing is paused, so that `next` will be skipped. */
@@ -21,39 +22,6 @@ export type ShownJob = JobRecord & {readonly conditions?: JobConditions}
 
 /** `''` = no launch of the job has finished yet. */
 export type JobStatus = '' | 'success' | 'failed' | 'partially_failed'
-
-export type StringMap = Readonly<Record<string, string>>
-
-/** The normalised spec: every field present, `''`/`null` = not set. Instants in ms since the epoch. */
-export interface JobSpec {
-  readonly name: string
-  readonly displayname: string
-  readonly schedule: string
-  /** IANA zone; `''` = the cluster's default zone. */
-  readonly timezone: string
-  readonly owner: string
-  readonly ownerEmail: string
-  readonly disabled: boolean
-  readonly tags: StringMap
-  readonly metadata: StringMap
-  readonly retries: number
-  /** Name of the job whose success launches this one; `''` = none. A child's own schedule never fires. */
-  readonly parentJob: string
-  /** Parameters by processor, in the order of the definition, which is the order they run in. */
-  readonly processors: Readonly<Record<string, StringMap>>
-  readonly concurrency: Concurrency
-  readonly executor: string
-  readonly executorConfig: StringMap
-  readonly ephemeral: boolean
-  readonly startsAt: number | null
-  /** Exclusive. */
-  readonly expiresAt: number | null
-  readonly catchUp: CatchUp
-  /** A duration as written, e.g. `24h`. */
-  readonly maxLateness: string
-  /** `''` = by concurrency: `stop` for `forbid`, else `keep`. */
-  readonly onDisconnect: OnDisconnect | ''
-}
 
 /**
  * True when a node that is disconnected from the cluster ends its runs of the job: by `on_disconnect`, or

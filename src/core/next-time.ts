@@ -2,7 +2,8 @@
  * Planned times of a job: its schedule within its window, and the effect of a changed definition on
  * `next`. Only this file implements the rule that a definition has no planned times before it was accepted.
  */
-import type {JobRecord, JobSpec} from './job.ts'
+import type {JobRecord, JobSpec, StringMap} from './job.ts'
+import {isUnset, JOB_FIELD_LIST, JOB_FIELDS, type JobField, type JobKey} from './job-fields.ts'
 import type {StoredLaunch, Reason} from './launch-record.ts'
 import {parseSchedule, type Schedule, zoneOf} from './schedule/parse.ts'
 
@@ -205,16 +206,15 @@ export function sameSpec(one: JobSpec, other: JobSpec): boolean {
   return specText(one) === specText(other)
 }
 
-/** Sorts fields and maps: one spec may come from a request and the other from the store. */
+/** Sorts maps: one spec may come from a request and the other from the store. */
 function specText(spec: JobSpec): string {
   const sorted = (map: object) => Object.entries(map).toSorted(([a], [b]) => (a < b ? -1 : 1))
-  return JSON.stringify([
-    sorted({...spec, tags: 0, metadata: 0, executorConfig: 0, processors: 0}),
-    sorted(spec.tags),
-    sorted(spec.metadata),
-    sorted(spec.executorConfig),
-    Object.entries(spec.processors).map(([name, config]) => [name, sorted(config)]),
-  ])
+  const comparable = ({key, kind}: {key: JobKey; kind: JobField['kind']}) => {
+    if (kind === 'map') return sorted(spec[key] as StringMap)
+    if (kind !== 'processors') return spec[key]
+    return Object.entries(spec.processors).map(([name, config]) => [name, sorted(config)])
+  }
+  return JSON.stringify(JOB_FIELD_LIST.map(comparable))
 }
 
 /**
@@ -307,16 +307,24 @@ function within(planned: number, expiresAt: number | null): number | null {
   return expiresAt !== null && planned >= expiresAt ? null : planned
 }
 
+const KEYS_OF_PHASE = keysReplanning('phase')
+const KEYS_OF_PLAN = keysReplanning('always')
+const KEYS_IF_SET = keysReplanning('if_set')
+
+function keysReplanning(effect: JobField['replans']): readonly JobKey[] {
+  return JOB_FIELD_LIST.filter(({replans}) => replans === effect).map(({key}) => key)
+}
+
 function keepsPhase(old: JobSpec, spec: JobSpec): boolean {
-  return old.schedule === spec.schedule && old.startsAt === spec.startsAt
+  return KEYS_OF_PHASE.every((key) => old[key] === spec[key])
 }
 
 /** True when the undecided planned times of the old definition are those of the new one too. */
 function samePlan(old: JobSpec, spec: JobSpec): boolean {
+  const isSet = (of: JobSpec, key: JobKey) => !isUnset(JOB_FIELDS[key], of[key])
   return (
     keepsPhase(old, spec) &&
-    old.timezone === spec.timezone &&
-    old.disabled === spec.disabled &&
-    (old.parentJob === '') === (spec.parentJob === '')
+    KEYS_OF_PLAN.every((key) => old[key] === spec[key]) &&
+    KEYS_IF_SET.every((key) => isSet(old, key) === isSet(spec, key))
   )
 }

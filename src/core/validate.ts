@@ -5,15 +5,11 @@
 import {parseLength} from '../lib/duration.ts'
 import {quoteForMessage} from '../lib/quote.ts'
 import {type Finding, type Findings, rootOf} from './findings.ts'
-import type {JobSpec} from './job.ts'
+import {JOB_FIELDS, type JobSpec} from './job-fields.ts'
 import {nextPlanned, scheduleOf} from './next-time.ts'
-import {parseSchedule, type Schedule, SCHEDULE_LENGTH_MAX} from './schedule/parse.ts'
+import {parseSchedule, type Schedule} from './schedule/parse.ts'
 import {parseTag} from './target.ts'
 import {isKnownZone} from './schedule/zone.ts'
-
-export const NAME_LENGTH_MAX = 128
-export const TAGS_MAX = 64
-export const METADATA_MAX = 64
 
 /** A character of a name. */
 export const IS_NAME_CHARACTER = /^[\p{Ll}0-9_-]$/u
@@ -34,8 +30,9 @@ export interface ValidationContext {
 export function nameProblem(name: string): string | null {
   if (name === '') return 'is required'
   const characters = [...name]
-  if (characters.length > NAME_LENGTH_MAX)
-    return `is ${characters.length} characters long; at most ${NAME_LENGTH_MAX} are allowed`
+  const {max} = JOB_FIELDS.name
+  if (characters.length > max)
+    return `is ${characters.length} characters long; at most ${max} are allowed`
   const bad = characters.findIndex((character) => !IS_NAME_CHARACTER.test(character))
   if (bad === -1) return null
   return (
@@ -101,8 +98,8 @@ function scheduleProblem(spec: JobSpec, context: ValidationContext): string | nu
     if (spec.parentJob !== '' || faulty.has('parent_job')) return null
     return `is required unless parent_job is set${misspelt('schedule')}`
   }
-  if ([...spec.schedule].length > SCHEDULE_LENGTH_MAX)
-    return `is longer than ${SCHEDULE_LENGTH_MAX} characters`
+  const {max} = JOB_FIELDS.schedule
+  if ([...spec.schedule].length > max) return `is longer than ${max} characters`
   // An unknown zone is a fault of its own field.
   const timezone = spec.timezone !== '' && isKnownZone(spec.timezone) ? spec.timezone : ''
   const parsed = parseSchedule(spec.schedule, {

@@ -1,7 +1,7 @@
 /** The audit log and the history of jobs in JSON. */
 import {type Static, Type} from 'typebox'
 import {type Actor, AUDIT_TARGETS, type AuditTarget} from '../core/audit.ts'
-import type {JobSpec} from '../core/job.ts'
+import {type JobSpec, specOf} from '../core/job-fields.ts'
 import {encodeDefinition} from './job.ts'
 import {isObject} from './json.ts'
 import {PageQuery, type Query, QueryProblem, PAGE_ROWS_MAX, readSlice} from './query.ts'
@@ -210,7 +210,7 @@ type Fields = Readonly<Record<string, unknown>>
 
 function documentOf(targetType: EntryFields['targetType'], stored: string | null): Fields | null {
   if (stored === null) return null
-  return targetType === 'job' ? encodeDefinition(JSON.parse(stored) as JobSpec) : {Rules: stored}
+  return targetType === 'job' ? encodeDefinition(specOf(stored)) : {Rules: stored}
 }
 
 /**

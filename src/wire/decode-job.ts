@@ -5,7 +5,8 @@
  */
 import type {TSchema} from 'typebox'
 import type {JobCounters, JobSpec, JobStatus, StringMap} from '../core/job.ts'
-import {METADATA_MAX, nameProblem, TAGS_MAX} from '../core/validate.ts'
+import {DEFAULT_SPEC, JOB_FIELD_LIST, type JobField} from '../core/job-fields.ts'
+import {nameProblem} from '../core/validate.ts'
 import {FaultList, type Finding} from '../core/findings.ts'
 import {didYouMean, meantBy} from '../lib/nearest.ts'
 import {parseTime} from '../lib/rfc3339.ts'
@@ -13,10 +14,9 @@ import {escapeInvisible, quoteForMessage} from '../lib/quote.ts'
 import {type Check, checkOf} from './check.ts'
 import {
   CONFIG_ENTRIES_MAX,
-  DEFAULT_MAX_LATENESS,
   JobDefinition,
-  type JobDefinitionJson,
-  PROCESSORS_MAX,
+  OLDER_FIELDS,
+  type OlderFieldsJson,
   READ_ONLY_FIELDS,
 } from './job.ts'
 import {isLongerThan, isObject} from './json.ts'
@@ -38,22 +38,46 @@ const SHELL = 'shell'
 /** A value of these is never shown: it may hold a password. */
 const HIDDEN_FIELDS: ReadonlySet<string> = new Set(['command', 'environment_variables'])
 
-/** Fields with a reader of their own: maps name the entry in the problem; names and times have own texts. */
-const CUSTOM_FIELDS: ReadonlySet<string> = new Set([
-  'name',
-  'tags',
-  'metadata',
-  'processors',
-  'executor_config',
-  'starts_at',
-  'expires_at',
-])
+type Values = Record<string, unknown>
 
-const CHECKS: readonly (readonly [string, TSchema, Check])[] = Object.entries(
-  JobDefinition.properties as Record<string, TSchema>,
-)
-  .filter(([field]) => !CUSTOM_FIELDS.has(field))
-  .map(([field, schema]) => [field, schema, checkOf(schema)])
+/** A field whose values a schema checks. `key`: where its value is kept. */
+interface CheckedField {
+  readonly key: string
+  readonly field: string
+  readonly schema: TSchema
+  readonly isValid: Check
+}
+
+/** A field with a reader of its own: maps name the entry in the problem; names and times have own texts. */
+interface ReadField {
+  readonly key: string
+  readonly field: string
+  readonly read: (value: unknown, warnings: Finding[], faults: FaultList) => unknown
+}
+
+const CHECKED_FIELDS: CheckedField[] = []
+const READ_FIELDS: ReadField[] = []
+for (const field of JOB_FIELD_LIST) {
+  const read = readerOf(field)
+  const {key, wire} = field
+  if (read !== null) READ_FIELDS.push({key, field: wire, read})
+  else if (field.kind !== 'name') CHECKED_FIELDS.push(checkedField(key, wire))
+}
+const OLDER_CHECKED_FIELDS = Object.keys(OLDER_FIELDS).map((field) => checkedField(field, field))
+
+function checkedField(key: string, field: string): CheckedField {
+  const schema = (JobDefinition.properties as Readonly<Record<string, TSchema>>)[field]!
+  return {key, field, schema, isValid: checkOf(schema)}
+}
+
+function readerOf(field: JobField): ReadField['read'] | null {
+  const {wire, kind} = field
+  if (kind === 'map') return (value, _warnings, faults) => readMap(wire, value, field.max, faults)
+  if (kind === 'processors')
+    return (value, warnings, faults) => readProcessors(value, field.max, warnings, faults)
+  if (kind === 'instant') return (value, _warnings, faults) => readTime(wire, value, faults)
+  return null
+}
 
 /** Decodes one definition. `body` is a value from `readJson`. */
 export function decodeJob(body: unknown): DecodedJob {
@@ -101,50 +125,35 @@ function readJob(body: Readonly<Record<string, unknown>>, faults: FaultList): De
   const ignoredFields = Object.keys(body).filter(
     (field) => !READ_ONLY_FIELDS.has(field) && !(field in JobDefinition.properties),
   )
-  const name = readName(body.name, ignoredFields, faults)
-  const fields = wellTyped(body, faults)
+  const read: Values = {...DEFAULT_SPEC, name: readName(body.name, ignoredFields, faults)}
+  const older: Values = {}
+  readChecked(CHECKED_FIELDS, body, read, faults)
+  readChecked(OLDER_CHECKED_FIELDS, body, older, faults)
   const warnings: Finding[] = []
-  const spec: JobSpec = {
-    name,
-    displayname: fields.displayname ?? '',
-    schedule: (fields.schedule ?? '').trim(),
-    timezone: fields.timezone ?? '',
-    owner: fields.owner ?? '',
-    ownerEmail: fields.owner_email ?? '',
-    disabled: fields.disabled ?? false,
-    tags: readMap('tags', body.tags, TAGS_MAX, faults),
-    metadata: readMap('metadata', body.metadata, METADATA_MAX, faults),
-    retries: fields.retries ?? 0,
-    parentJob: fields.parent_job ?? '',
-    processors: readProcessors(body.processors, warnings, faults),
-    concurrency: fields.concurrency === 'forbid' ? 'forbid' : 'allow',
-    ...readExecutor(fields, warnings, faults),
-    ephemeral: fields.ephemeral ?? false,
-    startsAt: readTime('starts_at', body.starts_at, faults),
-    expiresAt: readTime('expires_at', body.expires_at, faults),
-    catchUp: unlessEmpty(fields.catch_up) ?? 'latest',
-    maxLateness: unlessEmpty(fields.max_lateness) ?? DEFAULT_MAX_LATENESS,
-    onDisconnect: fields.on_disconnect ?? '',
-  }
+  for (const each of READ_FIELDS) read[each.key] = each.read(body[each.field], warnings, faults)
+  const spec = read as unknown as JobSpec // each value is of the kind of its field
+  read['schedule'] = spec.schedule.trim()
+  readOlderForms(read, spec, older, warnings, faults)
   return {spec, faults: faults.all, warnings, ignoredFields}
 }
 
-/** The fields without those of a wrong type, which are faults. */
-function wellTyped(
-  body: Readonly<Record<string, unknown>>,
+/** Reads the fields that are set into `values`. One of a wrong type is a fault. */
+function readChecked(
+  fields: readonly CheckedField[],
+  body: Readonly<Values>,
+  values: Values,
   faults: FaultList,
-): Partial<JobDefinitionJson> {
-  const wrong = new Set<string>()
-  for (const [field, schema, isValid] of CHECKS) {
+): void {
+  for (const {key, field, schema, isValid} of fields) {
     const value = body[field]
-    if (value === undefined || isValid(value)) continue
-    wrong.add(field)
-    const sent = HIDDEN_FIELDS.has(field) ? '' : `, not ${quoteForMessage(value)}`
-    faults.add(field, `${describeSchema(schema)}${sent}`)
+    if (value === undefined) continue
+    if (isValid(value)) {
+      if (value !== null && value !== '') values[key] = value
+    } else {
+      const sent = HIDDEN_FIELDS.has(field) ? '' : `, not ${quoteForMessage(value)}`
+      faults.add(field, `${describeSchema(schema)}${sent}`)
+    }
   }
-  return wrong.size === 0
-    ? body
-    : Object.fromEntries(Object.entries(body).filter(([field]) => !wrong.has(field)))
 }
 
 function readName(value: unknown, ignored: readonly string[], faults: FaultList): string {
@@ -208,6 +217,7 @@ function readMap(field: string, value: unknown, entriesMax: number, faults: Faul
 /** Each processor has a map of parameters. The older form is a single string, the value of `forward`. */
 function readProcessors(
   value: unknown,
+  max: number,
   warnings: Finding[],
   faults: FaultList,
 ): Record<string, StringMap> {
@@ -217,8 +227,8 @@ function readProcessors(
     return {}
   }
   const entries = Object.entries(value)
-  if (entries.length > PROCESSORS_MAX) {
-    faults.add('processors', `at most ${PROCESSORS_MAX} are allowed`)
+  if (entries.length > max) {
+    faults.add('processors', `at most ${max} are allowed`)
     return {}
   }
   const processors: Record<string, StringMap> = {}
@@ -246,38 +256,46 @@ function readProcessors(
  * level. A non-empty one wins over `executor_config`: no response has it, so the client has set it. The
  * `executor_config` may be what the client had read before.
  */
-function readExecutor(
-  fields: Partial<JobDefinitionJson>,
+function readOlderForms(
+  values: Values,
+  {executor: name, executorConfig: config}: JobSpec,
+  fields: OlderFieldsJson,
   warnings: Finding[],
   faults: FaultList,
-): {executor: string; executorConfig: StringMap} {
-  const config = readMap('executor_config', fields.executor_config, CONFIG_ENTRIES_MAX, faults)
+): void {
   const older = readOlderParameters(fields, faults)
-  let executor = fields.executor ?? ''
-  if (executor === '' && (older.command ?? '') + (config.command ?? '') !== '') executor = SHELL
-  if (executor === SHELL) return {executor, executorConfig: {...config, ...older}}
-  for (const [parameter, field] of Object.entries(OLDER_FIELDS))
+  const hasCommand = (older.command ?? '') + (config['command'] ?? '') !== ''
+  const executor = name === '' && hasCommand ? SHELL : name
+  if (executor === SHELL) {
+    values['executor'] = executor
+    values['executorConfig'] = {...config, ...older}
+    return
+  }
+  for (const [parameter, field] of Object.entries(FIELD_OF_PARAMETER))
     if (parameter in older && parameter !== 'shell')
       warnings.push({field, problem: `is ignored: the executor is "${executor}", not "${SHELL}"`})
-  return {executor, executorConfig: config}
 }
 
 /** The older top-level field of a parameter. */
-const OLDER_FIELDS = {command: 'command', shell: 'shell', env: 'environment_variables'} as const
+const FIELD_OF_PARAMETER = {
+  command: 'command',
+  shell: 'shell',
+  env: 'environment_variables',
+} as const
 
 function readOlderParameters(
-  fields: Partial<JobDefinitionJson>,
+  fields: OlderFieldsJson,
   faults: FaultList,
-): Partial<Record<keyof typeof OLDER_FIELDS, string>> {
+): Partial<Record<keyof typeof FIELD_OF_PARAMETER, string>> {
   const command = fields.command ?? ''
   const shell = String(fields.shell ?? '')
   const variables = fields.environment_variables ?? []
   const at = variables.findIndex((pair) => pair.endsWith('\\'))
-  if (at !== -1) faults.add(OLDER_FIELDS.env, `entry ${at + 1} must not end in a backslash`)
+  if (at !== -1) faults.add(FIELD_OF_PARAMETER.env, `entry ${at + 1} must not end in a backslash`)
   const env = variables.map((pair) => pair.replaceAll(',', '\\,')).join(',')
   for (const parameter of ['command', 'env'] as const)
     if (isLongerThan(parameter === 'env' ? env : command, MAP_VALUE_BYTES_MAX))
-      faults.add(OLDER_FIELDS[parameter], `is longer than ${MAP_VALUE_BYTES_MAX} bytes`)
+      faults.add(FIELD_OF_PARAMETER[parameter], `is longer than ${MAP_VALUE_BYTES_MAX} bytes`)
   return {
     ...(command === '' ? {} : {command}),
     ...(shell === '' ? {} : {shell}),
@@ -294,8 +312,4 @@ function readTime(field: string, value: unknown, faults: FaultList): number | nu
     faults.add(field, `${quoteForMessage(value)} is not a time; ${advice}`)
   }
   return at
-}
-
-function unlessEmpty<Text extends string>(value: Text | null | undefined) {
-  return value === '' || value === null || value === undefined ? null : (value as Exclude<Text, ''>)
 }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import type {ExecutionClaim} from '../../src/core/execution.ts'
-import type {OnDisconnect} from '../../src/core/job.ts'
+import type {JobSpec} from '../../src/core/job.ts'
 import {Runner} from '../../src/node/runner.ts'
 import type {FinishItem} from '../../src/ports/node-store.ts'
 import {aJob, anExecution} from '../support/fixtures.ts'
@@ -14,7 +14,7 @@ import {VirtualClock} from '../support/virtual-clock.ts'
 
 const LIMIT_MS = 12_000
 
-async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | 'forbid') {
+async function running(onDisconnect: JobSpec['onDisconnect'], concurrency: 'allow' | 'forbid') {
   const clock = new VirtualClock()
   const executor = new ScriptedExecutor(clock)
   executor.script('job', {ms: Infinity, ignoresTerm: true})
@@ -81,7 +81,7 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
 }
 
 type Effect = 'ends' | 'continues'
-const CASES: readonly (readonly [OnDisconnect | '', 'allow' | 'forbid', Effect])[] = [
+const CASES: readonly (readonly [JobSpec['onDisconnect'], 'allow' | 'forbid', Effect])[] = [
   ['', 'allow', 'continues'],
   ['', 'forbid', 'ends'],
   ['keep', 'forbid', 'continues'],

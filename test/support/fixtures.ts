@@ -4,35 +4,20 @@
  */
 import type {ExecutionRecord, FinalStatus} from '../../src/core/execution.ts'
 import type {CatchUp, JobCounters, JobRecord, JobSpec, StringMap} from '../../src/core/job.ts'
+import {DEFAULT_SPEC} from '../../src/core/job-fields.ts'
 import type {LaunchCause, LaunchDecision, LaunchRecord} from '../../src/core/launch-record.ts'
 import type {Candidate, MemberRecord, MemberStatus} from '../../src/core/node.ts'
 
 /** 2026-03-01T12:00:00Z, a Sunday: the default time of fixtures. */
 export const NOON = Date.parse('2026-03-01T12:00:00Z')
 
-/** The defaults of the API. */
+/** The defaults of the API, and what a job needs. */
 export const PLAIN_SPEC: JobSpec = {
+  ...DEFAULT_SPEC,
   name: 'job',
-  displayname: '',
   schedule: '@every 1m',
   timezone: 'UTC',
-  owner: '',
-  ownerEmail: '',
-  disabled: false,
-  tags: {},
-  metadata: {},
-  retries: 0,
-  parentJob: '',
-  processors: {},
-  concurrency: 'allow',
   executor: 'scripted',
-  executorConfig: {},
-  ephemeral: false,
-  startsAt: null,
-  expiresAt: null,
-  catchUp: 'latest',
-  maxLateness: '24h',
-  onDisconnect: '',
 }
 
 const NO_RUNS: JobCounters = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}

@@ -4,6 +4,7 @@
  * revokes. It decides nothing: an unreachable server is an unavailable store, which the runner handles.
  */
 import {claimId, type ExecutionClaim, type ExecutionKey} from '../../core/execution.ts'
+import {withDefaults} from '../../core/job-fields.ts'
 import type {
   BeatReply,
   ClaimedExecution,
@@ -58,14 +59,8 @@ export class RemoteNodeStore implements NodeStore {
     const after = this.#claims.newest
     const more = {most: CLAIMED_MAX, secrets: true, ...(after === null ? {} : {after})}
     const reply = await this.#rpc.request('claim', {token, room, ...more})
-    const {
-      claimed,
-      waiting,
-      nextDueInMs,
-      newest,
-      cordoned: isCordoned = false,
-      secrets = {},
-    } = reply
+    const {waiting, nextDueInMs, newest, cordoned: isCordoned = false, secrets = {}} = reply
+    const claimed = reply.claimed.map((each) => ({...each, spec: withDefaults(each.spec)}))
     this.#claims.add(claimed)
     this.#claims.newest = newest ?? null
     this.#claims.pendingToken = null

@@ -7,6 +7,7 @@ import {Readable} from 'node:stream'
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {decide, jobPath, shownJobs} from '../../core/access/authorization.ts'
 import type {JobRecord, ShownJob} from '../../core/job.ts'
+import {withoutDetails} from '../../core/job-fields.ts'
 import type {Page, Slice} from '../../ports/page.ts'
 import type {Clock} from '../../ports/runtime.ts'
 import {encodeJob, type JobJson} from '../../wire/job.ts'
@@ -102,15 +103,12 @@ export function sendChangedJob(
   more: {readonly warnings?: readonly string[]} = {},
 ): FastifyReply {
   const isReadable = decide(callerOf(request), 'read', jobPath(job.spec.name)).allowed
-  return sendJob(request, reply, status, isReadable ? job : withoutDetails(job), more)
+  return sendJob(request, reply, status, isReadable ? job : jobWithoutDetails(job), more)
 }
 
-function withoutDetails(job: JobRecord): JobRecord {
-  const empty = {displayname: '', schedule: '', timezone: '', owner: '', ownerEmail: ''}
-  const nothing = {tags: {}, metadata: {}, processors: {}, executor: '', executorConfig: {}}
-  const spec = {...job.spec, ...empty, ...nothing, parentJob: ''}
+function jobWithoutDetails(job: JobRecord): JobRecord {
   const counters = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
-  return {...job, spec, counters, status: '', dependentJobs: []}
+  return {...job, spec: withoutDetails(job.spec), counters, status: '', dependentJobs: []}
 }
 
 export interface ListParts {

@@ -1,6 +1,7 @@
 /** Converts stored rows to records of the core and back: the only place that maps columns to fields. */
 import type {ExecutionKey, ExecutionRecord, ExecutionStatus} from '../../core/execution.ts'
 import type {JobRecord, JobSpec, JobStatus, PlannedJob} from '../../core/job.ts'
+import {specOf} from '../../core/job-fields.ts'
 import type {LaunchCause, LaunchDecision, LaunchRecord} from '../../core/launch-record.ts'
 import type {MemberRecord, MemberStatus} from '../../core/node.ts'
 import type {Values} from './query.ts'
@@ -60,7 +61,7 @@ export const SELECT_PLANNED_JOB = `SELECT j.id, j.name, j.revision, j.next_at, j
 export function plannedJobOf(row: PlannedJobRow): PlannedJob {
   return {
     id: row.id,
-    spec: JSON.parse(row.definition) as JobSpec,
+    spec: specOf(row.definition),
     revision: row.revision,
     nextAt: row.next_at,
     decidedUntil: row.decided_until,

@@ -1,5 +1,5 @@
 /** Reads the audit log: the list of entries, and the history of a job, which is in the same rows. */
-import type {JobSpec} from '../../../core/job.ts'
+import {type JobSpec, specOf} from '../../../core/job-fields.ts'
 import type {AuditEntry, AuditQuery, Revision} from '../../../ports/audit-store.ts'
 import type {Page, Slice} from '../../../ports/page.ts'
 import {type Condition, isShownName} from '../jobs/name-filter.ts'
@@ -209,7 +209,7 @@ export function* revision(
   )
   const definition = found?.definition ?? null
   if (definition === null) return null
-  return {revision: revisionOf(number, made), spec: JSON.parse(definition) as JobSpec}
+  return {revision: revisionOf(number, made), spec: specOf(definition)}
 }
 
 function* liveJob(name: string): Query<number | null> {

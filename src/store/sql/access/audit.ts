@@ -5,6 +5,7 @@
  */
 import {BELFRY} from '../../../core/audit.ts'
 import type {JobRecord} from '../../../core/job.ts'
+import {definitionText} from '../../../core/job-fields.ts'
 import type {Change} from '../../../ports/audit-store.ts'
 import {type Query, sendEach, type Transaction, type Values} from '../query.ts'
 
@@ -47,5 +48,5 @@ export function replacedBy(
   {id, revision, spec}: JobRecord,
   after: number | null,
 ): Pick<Change, 'job' | 'replaced'> {
-  return {job: {id, before: revision, after}, replaced: JSON.stringify(spec)}
+  return {job: {id, before: revision, after}, replaced: definitionText(spec)}
 }

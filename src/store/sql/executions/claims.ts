@@ -5,7 +5,8 @@
  * is due: one set of statements looks up all nodes, and only nodes with due work get their own statements.
  */
 import type {ExecutionClaim, ExecutionKey} from '../../../core/execution.ts'
-import {endsWhenDisconnected, type JobSpec} from '../../../core/job.ts'
+import {endsWhenDisconnected} from '../../../core/job.ts'
+import {specOf} from '../../../core/job-fields.ts'
 import type {LaunchCause} from '../../../core/launch-record.ts'
 import type {
   ClaimedExecution,
@@ -217,7 +218,7 @@ function withinLength(rows: readonly ClaimableRow[], max: number): readonly Clai
 }
 
 function claimedOf(row: ClaimableRow, token: string): ClaimedExecution {
-  const spec = JSON.parse(row.definition) as JobSpec
+  const spec = specOf(row.definition)
   const {cause, scheduled_at: scheduledAt} = row
   return {execution: executionOf(row), token, spec, cause, scheduledAt}
 }
@@ -319,7 +320,7 @@ function* continuing(lost: readonly ExecutionClaim[]): Query<ReadonlySet<Executi
   return new Set(
     lost.filter((_claim, index) => {
       const row = rows[index]
-      return row != null && !endsWhenDisconnected(JSON.parse(row.definition) as JobSpec)
+      return row != null && !endsWhenDisconnected(specOf(row.definition))
     }),
   )
 }

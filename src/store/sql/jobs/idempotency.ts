@@ -4,6 +4,7 @@
  */
 import {createHash} from 'node:crypto'
 import type {Idempotency, RunResult, SubmitResult} from '../../../ports/job-store.ts'
+import {withDefaults} from '../../../core/job-fields.ts'
 import {loadJobs} from './jobs.ts'
 import {all, one, oneEach, type Query, sendEach, type Transaction} from '../query.ts'
 
@@ -67,8 +68,10 @@ function keptText(reply: KeptReply): string {
 
 /** A reduced reply gets the definition as it is now, unless the job is deleted. */
 function* readReply(text: string): Query<KeptReply> {
-  const {isReduced = false, ...reply} = JSON.parse(text) as KeptReply & {isReduced?: boolean}
-  if (!isReduced || !('job' in reply)) return reply
+  const {isReduced = false, ...kept} = JSON.parse(text) as KeptReply & {isReduced?: boolean}
+  if (!('job' in kept)) return kept
+  const reply = {...kept, job: {...kept.job, spec: withDefaults(kept.job.spec)}}
+  if (!isReduced) return reply
   const [current] = yield* loadJobs([reply.job.id])
   if (current === null || current === undefined) return reply
   const {spec, dependentJobs} = current

@@ -4,6 +4,7 @@
  */
 import type {Actor} from '../../../core/audit.ts'
 import type {JobCounters, JobRecord, JobSpec, JobStatus} from '../../../core/job.ts'
+import {definitionText} from '../../../core/job-fields.ts'
 import {type DefinitionChange, planDefinition} from '../../../core/next-time.ts'
 import {assert} from '../../../lib/assert.ts'
 import type {PreconditionFailed, RevisionMatch, ToggleResult} from '../../../ports/job-store.ts'
@@ -235,7 +236,7 @@ export function* insertJobs(
   )
   yield* sendEach(
     `INSERT INTO definitions (job_id, definition) VALUES (?, ?)`,
-    jobs.map(({spec}, index) => [ids[index]!, JSON.stringify(spec)]),
+    jobs.map(({spec}, index) => [ids[index]!, definitionText(spec)]),
   )
   yield* sendEach(
     INSERT_METADATA,
@@ -271,7 +272,7 @@ export function* updateJobs(tx: Transaction, jobs: readonly RedefinedJob[]): Que
   )
   yield* sendEach(
     `UPDATE definitions SET definition = ? WHERE job_id = ?`,
-    jobs.map(({id, spec}) => [JSON.stringify(spec), id]),
+    jobs.map(({id, spec}) => [definitionText(spec), id]),
   )
   yield* sendEach(
     `DELETE FROM job_metadata WHERE job_id = ?`,
