@@ -25,13 +25,15 @@ export interface JobRow {
   readonly dependents: string | null
 }
 
-/** Select list and joins of a `JobRow`; a `WHERE` over `j` follows. */
-export const SELECT_JOB = `SELECT j.id, j.name, j.revision, j.next_at, j.decided_until, j.anchor_at,
+/** Select list of a `JobRow`. */
+export const JOB_COLUMNS = `j.id, j.name, j.revision, j.next_at, j.decided_until, j.anchor_at,
   j.success_count, j.error_count, j.last_success, j.last_error, j.status, j.created_at, j.updated_at,
   d.definition,
   (SELECT string_agg(c.name, ',' ORDER BY c.name) FROM jobs c
-    WHERE c.parent = j.name AND c.deleted_at IS NULL AND c.parent <> '') AS dependents
-  FROM jobs j JOIN definitions d ON d.job_id = j.id`
+    WHERE c.parent = j.name AND c.deleted_at IS NULL AND c.parent <> '') AS dependents`
+export const FROM_JOBS = 'FROM jobs j JOIN definitions d ON d.job_id = j.id'
+/** A `WHERE` over `j` follows. */
+export const SELECT_JOB = `SELECT ${JOB_COLUMNS} ${FROM_JOBS}`
 
 export function jobOf(row: JobRow): JobRecord {
   return {

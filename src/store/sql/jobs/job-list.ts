@@ -6,11 +6,18 @@
 import type {ShownJob} from '../../../core/job.ts'
 import type {JobQuery, JobSort, MetadataFilter} from '../../../ports/job-store.ts'
 import type {Page} from '../../../ports/page.ts'
-import {DISTURBANCES, type Disturbances, withConditions} from './job-conditions.ts'
-import {JOB_BY_NAME, loadJobs} from './jobs.ts'
+import {PAUSES, type Pauses, shownJobs, type ShownRow, WAITS_FOR_NODE} from './job-conditions.ts'
 import {type Condition, escapeLike, isShownName} from './name-filter.ts'
-import {jobOf, type JobRow} from '../rows.ts'
-import {all, one, type Query, together, type Transaction, yieldToEventLoop} from '../query.ts'
+import {FROM_JOBS, JOB_COLUMNS} from '../rows.ts'
+import {
+  all,
+  one,
+  oneEach,
+  type Query,
+  together,
+  type Transaction,
+  yieldToEventLoop,
+} from '../query.ts'
 
 const SORT_COLUMNS: Readonly<Record<JobSort, string>> = {
   name: 'name',
@@ -27,12 +34,15 @@ const SORT_COLUMNS: Readonly<Record<JobSort, string>> = {
 /** Jobs loaded before the event loop gets a turn. */
 const BATCH_JOBS = 500
 
-const SHOWN_JOB = `SELECT j.*, ${DISTURBANCES} FROM (${JOB_BY_NAME}) j`
+const SHOWN_BY_NAME = `SELECT ${JOB_COLUMNS}, ${WAITS_FOR_NODE}, ${PAUSES} ${FROM_JOBS}
+  WHERE j.name = ? AND j.deleted_at IS NULL`
+const SHOWN_BY_ID = `SELECT ${JOB_COLUMNS}, ${WAITS_FOR_NODE} ${FROM_JOBS}
+  WHERE j.id = ? AND j.deleted_at IS NULL`
 
 export function* job(_tx: Transaction, name: string): Query<ShownJob | null> {
-  const row = yield* one<JobRow & Disturbances>(SHOWN_JOB, [name])
+  const row = yield* one<ShownRow & Pauses>(SHOWN_BY_NAME, [name])
   if (row === null) return null
-  const [shown] = yield* withConditions([jobOf(row)], row)
+  const [shown] = yield* shownJobs([row], row)
   return shown!
 }
 
@@ -40,8 +50,8 @@ export function* jobs(_tx: Transaction, query: JobQuery): Query<Page<ShownJob>> 
   const {sql: where, values} = conditionsOf(query)
   const limit = query.end === null ? Number.MAX_SAFE_INTEGER : Math.max(0, query.end - query.start)
   const [counted, ids] = yield* together(
-    one<Disturbances & {total: number}>(
-      `SELECT COUNT(*) AS total, ${DISTURBANCES} FROM jobs WHERE ${where}`,
+    one<Pauses & {total: number}>(
+      `SELECT COUNT(*) AS total, ${PAUSES} FROM jobs WHERE ${where}`,
       values,
     ),
     all<{id: number}>(
@@ -52,9 +62,9 @@ export function* jobs(_tx: Transaction, query: JobQuery): Query<Page<ShownJob>> 
   const rows: ShownJob[] = []
   for (let from = 0; from < ids.length; from += BATCH_JOBS) {
     if (from > 0) yield* yieldToEventLoop()
-    const batch = ids.slice(from, from + BATCH_JOBS).map(({id}) => id)
-    const found = (yield* loadJobs(batch)).filter((each) => each !== null)
-    rows.push(...(yield* withConditions(found, counted!)))
+    const batch = ids.slice(from, from + BATCH_JOBS).map(({id}) => [id])
+    const found = (yield* oneEach<ShownRow>(SHOWN_BY_ID, batch)).filter((row) => row !== null)
+    rows.push(...(yield* shownJobs(found, counted!)))
   }
   return {total: counted!.total, rows}
 }

@@ -109,7 +109,7 @@ export function* recordMissed(
   )
 }
 
-export const JOB_BY_NAME = `${SELECT_JOB} WHERE j.name = ? AND j.deleted_at IS NULL`
+const JOB_BY_NAME = `${SELECT_JOB} WHERE j.name = ? AND j.deleted_at IS NULL`
 const JOB_BY_ID = `${SELECT_JOB} WHERE j.id = ? AND j.deleted_at IS NULL`
 
 export function* loadJob(name: string): Query<JobRecord | null> {
