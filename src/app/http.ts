@@ -65,6 +65,7 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
   const access = new AccessTable({
     ...parts,
     store: forClients,
+    executors: parts.executors.all,
     token: config.token,
     personOwnerPrefix: oidc?.owners,
   })

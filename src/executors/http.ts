@@ -63,6 +63,9 @@ const undici = async () => (await import('undici')).default
 export function createHttpExecutor(options: HttpOptions): Executor {
   return {
     name: 'http',
+    runsCommands: false,
+    takesAccount: false,
+    fileParameters: ['tlsCertificateFile', 'tlsCertificateKeyFile', 'tlsRootCAsFile'],
     parameters: HTTP_PARAMETERS,
     secretParameters: HTTP_SECRETS,
     check,

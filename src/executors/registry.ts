@@ -47,6 +47,7 @@ export interface ExecutorOptions {
 }
 
 export interface ExecutorRegistry {
+  readonly all: readonly Executor[]
   /** `null` when there is no such executor. */
   get(name: string): Executor | null
   /** Names in alphabetical order. */
@@ -98,6 +99,7 @@ export function createExecutors(options: ExecutorOptions): ExecutorRegistry {
     all.map((executor) => [executor.name, isAllowed(executor) ? executor : forbidden(executor)]),
   )
   return {
+    all,
     get: (name) => byName.get(name) ?? null,
     names: () => [...byName.keys()].toSorted(),
     endOrphans: () => endOrphans({directory, nodeId, clock}),

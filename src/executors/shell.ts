@@ -27,6 +27,9 @@ const NO_COMMAND = 'command is missing, so every run fails'
 export function createShellExecutor(options: ShellOptions): Executor {
   return {
     name: 'shell',
+    runsCommands: true,
+    takesAccount: true,
+    fileParameters: [],
     parameters: SHELL_PARAMETERS,
     secretParameters: SHELL_SECRETS,
     check: (config) => check(config, options),

@@ -3,7 +3,7 @@
  * with the same policies share the result, also after a reload.
  */
 import {NO_RULES, type PolicyRules, RuleSet} from '../core/access/authorization.ts'
-import {READ_EVERYTHING, readRules} from '../core/access/policy.ts'
+import {type ExecutorTraits, READ_EVERYTHING, readRules} from '../core/access/policy.ts'
 import type {Policy, TokenRecord} from '../ports/token-store.ts'
 
 interface Parsed {
@@ -18,9 +18,14 @@ interface Compiled {
 }
 
 export class PolicyCompiler {
+  readonly #executors: readonly ExecutorTraits[]
   #policies: ReadonlyMap<string, Parsed> = new Map()
   #compiled = new Map<string, Compiled>()
   #before: ReadonlyMap<string, Compiled> = new Map()
+
+  constructor(executors: readonly ExecutorTraits[]) {
+    this.#executors = executors
+  }
 
   load(policies: readonly Policy[]): void {
     const before = this.#policies
@@ -46,7 +51,10 @@ export class PolicyCompiler {
     const compiled =
       before !== undefined && isSame
         ? before
-        : {from, rules: new RuleSet(from, policies.includes(READ_EVERYTHING))}
+        : {
+            from,
+            rules: new RuleSet(from, this.#executors, policies.includes(READ_EVERYTHING)),
+          }
     this.#compiled.set(key, compiled)
     return compiled.rules
   }

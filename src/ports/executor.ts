@@ -3,6 +3,7 @@
  * registry and a section in docs/reference/executors.md. `start` never throws and never loses a result:
  * every error is a `failed` end with its cause.
  */
+import type {ExecutorTraits} from '../core/access/policy.ts'
 import type {StringMap} from '../core/job.ts'
 
 /** A parameter of an executor or processor, for documentation, listings and forms. */
@@ -67,8 +68,8 @@ export interface RunHandle {
   readonly ended: Promise<RunEnd>
 }
 
-export interface Executor {
-  readonly name: string
+/** Its traits say how policies judge its jobs. */
+export interface Executor extends ExecutorTraits {
   readonly parameters: readonly Parameter[]
   /** Parameters that may name secrets, as `${secret:NAME}`; absent = none. */
   readonly secretParameters?: readonly string[]

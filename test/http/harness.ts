@@ -33,6 +33,7 @@ import type {Store} from '../../src/ports/store.ts'
 import {openMemoryStore} from '../../src/store/sqlite/store.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {clientStoreOf} from '../support/client-store.ts'
+import {EXECUTOR_TRAITS} from '../support/executor-traits.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
 import {TestWakeup} from '../support/test-wakeup.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
@@ -117,6 +118,7 @@ export class Api {
     this.access = new AccessTable({
       ...this.#parts,
       store: this.clients,
+      executors: EXECUTOR_TRAITS,
       token,
       personOwnerPrefix: oidc?.owners,
     })

@@ -35,6 +35,9 @@ const KILL_AFTER_MS = 10_000
 
 export class ScriptedExecutor implements Executor {
   readonly name = 'scripted'
+  readonly runsCommands = false
+  readonly takesAccount = false
+  readonly fileParameters = []
   readonly parameters = []
   readonly started: Started[] = []
   readonly #clock: Clock

@@ -66,6 +66,9 @@ const TRUSTING = new ClockGuard({farMs: Infinity, confirmMs: 1})
 /** Executor that succeeds at once and starts no process. */
 const NOTHING: Executor = {
   name: 'shell',
+  runsCommands: false,
+  takesAccount: false,
+  fileParameters: [],
   parameters: [],
   check: () => ({problems: [], warnings: []}),
   start: () => ({
@@ -76,6 +79,7 @@ const NOTHING: Executor = {
 }
 
 export const startsNothing: ExecutorRegistry = {
+  all: [NOTHING],
   get: () => NOTHING,
   names: () => ['shell'],
   endOrphans: async () => ({ended: []}),

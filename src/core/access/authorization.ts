@@ -7,7 +7,13 @@
 import type {AgentGrant} from './agent-token.ts'
 import {type Glob, compileGlob, matchesGlob, matchesText, namePatterns} from './glob.ts'
 import type {JobSpec} from '../job.ts'
-import {READ_EVERYTHING, type Capability, type DefinitionLimits, type PolicyRule} from './policy.ts'
+import {
+  READ_EVERYTHING,
+  type Capability,
+  type DefinitionLimits,
+  type ExecutorTraits,
+  type PolicyRule,
+} from './policy.ts'
 import {secretPath} from '../secret.ts'
 import {parseTag} from '../target.ts'
 
@@ -87,12 +93,21 @@ export class RuleSet {
   /** Lengths of the prefixes, longest first. */
   readonly #lengths: readonly number[]
   readonly #readsAll: boolean
+  readonly #executors: readonly ExecutorTraits[]
   #jobs: NameFilter | undefined
   #executions: NameFilter | undefined
 
-  /** `readsAll`: reads everything, unless a rule denies it. */
-  constructor(policies: readonly PolicyRules[], readsAll = false) {
+  /**
+   * `executors`: all that there are; another one is judged as one that takes an account. `readsAll`: reads
+   * everything, unless a rule denies it.
+   */
+  constructor(
+    policies: readonly PolicyRules[],
+    executors: readonly ExecutorTraits[],
+    readsAll = false,
+  ) {
     this.#readsAll = readsAll
+    this.#executors = executors
     for (const {name, rules, limits} of policies) {
       for (const {glob: text, capabilities} of rules) {
         const glob = compileGlob(text)
@@ -146,7 +161,8 @@ export class RuleSet {
     for (const rule of deciding) {
       const {glob, policy, capabilities, limits} = rule
       const isGranted = wanted.some((capability) => capabilities.has(capability))
-      const exceeded = isGranted && definition !== null ? exceededLimit(limits, definition) : null
+      const exceeded =
+        isGranted && definition !== null ? exceededLimit(limits, definition, this.#executors) : null
       if (isGranted && exceeded === null) return {...ALLOWED, rule: {policy, glob: glob.text}}
       if (exceeded !== null) why = `the policy ${policy} ${exceeded}`
       else if (rule === deciding[0]) why = `the rule "${glob.text}" does not grant ${wanted[0]}`
@@ -195,7 +211,7 @@ function isReading(capability: Capability): boolean {
   return capability === 'read' || capability === 'list'
 }
 
-export const NO_RULES = new RuleSet([])
+export const NO_RULES = new RuleSet([], [])
 
 /** Most specific first; of equal ones those that deny, then those that grant. */
 function bySpecificity(wanted: readonly Capability[]) {
@@ -215,16 +231,24 @@ function refusal(rule: Rule | null, why: string): Decision {
 }
 
 /** The limit that a definition exceeds, as the end of a sentence; `null` = none. */
-function exceededLimit({executors, su, tags}: DefinitionLimits, spec: JobSpec): string | null {
+function exceededLimit(
+  {executors, su, tags}: DefinitionLimits,
+  spec: JobSpec,
+  all: readonly ExecutorTraits[],
+): string | null {
   const isIn = (list: readonly string[], text: string) =>
     list.some((pattern) => matchesText(pattern, text))
   const {executor, executorConfig} = spec
   if (executors !== null && !isIn(executors, executor))
     return `allows only the executors ${executors.join(', ')}`
-  const file = executors === null || isIn(executors, 'shell') ? undefined : nodeFileIn(spec)
-  if (file !== undefined) return `does not allow the executor shell, and so no ${file}`
+  const running = all.filter(({runsCommands}) => runsCommands).map(({name}) => name)
+  const mayRun = executors === null || running.some((name) => isIn(executors, name))
+  const file = mayRun ? undefined : nodeFileIn(spec, all)
+  if (file !== undefined)
+    return `does not allow the executor ${running.join(' or ')}, and so no ${file}`
   const account = executorConfig['su'] ?? ''
-  if (su !== null && (executor !== 'http' || account !== '') && !isIn(su, account)) {
+  const takesAccount = all.find(({name}) => name === executor)?.takesAccount ?? true
+  if (su !== null && (takesAccount || account !== '') && !isIn(su, account)) {
     const named = su.map((each) => (each === '' ? 'none' : each)).join(', ')
     return `allows only these accounts for su: ${named}`
   }
@@ -236,13 +260,15 @@ function exceededLimit({executors, su, tags}: DefinitionLimits, spec: JobSpec): 
   return null
 }
 
-/** Parameters of the `http` executor that name files of the node, among them private keys. */
-const FILE_PARAMETERS = ['tlsCertificateFile', 'tlsCertificateKeyFile', 'tlsRootCAsFile']
-
 /** The parameter by which a job without a command chooses a file or directory of its node. */
-function nodeFileIn({processors, executorConfig}: JobSpec): string | undefined {
+function nodeFileIn(
+  {processors, executorConfig}: JobSpec,
+  all: readonly ExecutorTraits[],
+): string | undefined {
   if ((processors['files']?.['log_dir'] ?? '') !== '') return 'log_dir'
-  return FILE_PARAMETERS.find((name) => (executorConfig[name] ?? '') !== '')
+  return all
+    .flatMap(({fileParameters}) => fileParameters)
+    .find((name) => (executorConfig[name] ?? '') !== '')
 }
 
 /** Decides whether the caller may do this at a path. `read` of a list also needs no more than `list`. */

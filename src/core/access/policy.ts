@@ -21,6 +21,17 @@ export interface DefinitionLimits {
   readonly tags: readonly (readonly [key: string, values: readonly string[]])[] | null
 }
 
+/** An executor as policies judge it. */
+export interface ExecutorTraits {
+  readonly name: string
+  /** Runs commands: a job with it reads and writes any file of its node. */
+  readonly runsCommands: boolean
+  /** Takes the parameter `su`; a job without it runs as the account of the node. */
+  readonly takesAccount: boolean
+  /** Parameters that name files of the node, among them private keys. */
+  readonly fileParameters: readonly string[]
+}
+
 type ParsedRules =
   | {
       readonly ok: true

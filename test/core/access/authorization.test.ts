@@ -15,20 +15,35 @@ import {
 } from '../../../src/core/access/authorization.ts'
 import {decideStore} from '../../../src/core/access/job-permission.ts'
 import {compileGlob, matchesGlob, matchesText} from '../../../src/core/access/glob.ts'
-import {type Capability, readRules} from '../../../src/core/access/policy.ts'
+import {type Capability, type ExecutorTraits, readRules} from '../../../src/core/access/policy.ts'
+import {EXECUTOR_TRAITS} from '../../support/executor-traits.ts'
 import {PLAIN_SPEC} from '../../support/fixtures.ts'
+
+const MAIL: ExecutorTraits = {
+  name: 'mail',
+  runsCommands: false,
+  takesAccount: false,
+  fileParameters: ['attachment'],
+}
+const CONTAINER: ExecutorTraits = {
+  name: 'container',
+  runsCommands: true,
+  takesAccount: true,
+  fileParameters: [],
+}
+const EXECUTORS = [...EXECUTOR_TRAITS, MAIL, CONTAINER]
 
 type Paths = Readonly<Record<string, readonly string[]>>
 
 type Written = Paths | {readonly path: Paths; readonly limits: object}
 
 function client(...policies: readonly Written[]) {
-  return principal('client', new RuleSet(parsed(policies)))
+  return principal('client', new RuleSet(parsed(policies), EXECUTORS))
 }
 
 /** A person whose groups grant policies, and to read everything. */
 function viewer(...policies: readonly Written[]) {
-  return principal('client', new RuleSet(parsed(policies), true))
+  return principal('client', new RuleSet(parsed(policies), EXECUTORS, true))
 }
 
 function parsed(policies: readonly Written[]) {
@@ -272,4 +287,24 @@ test('a decision takes a look for each length of a prefix, however many globs th
   assert.equal(decide(who, 'read', '/v1/jobs/team-77-x').allowed, true)
   assert.equal(decide(who, 'read', '/v1/jobs/none').allowed, false)
   assert.ok(get.mock.callCount() <= 6, `${get.mock.callCount()} look-ups`)
+})
+
+test('another executor is judged by its traits', () => {
+  const may = (limits: object, executor: string, executorConfig: Record<string, string> = {}) => {
+    const caller = client({path: {'/v1/jobs/*': ['create']}, limits})
+    return decide(caller, 'create', '/v1/jobs/a', {...PLAIN_SPEC, executor, executorConfig})
+  }
+  const deploy = {su: ['deploy']}
+  assert.equal(may(deploy, 'mail').allowed, true, 'it takes no account')
+  assert.equal(may(deploy, 'mail', {su: 'root'}).allowed, false)
+  assert.equal(may(deploy, 'container').allowed, false)
+  assert.equal(may(deploy, 'container', {su: 'deploy'}).allowed, true)
+  assert.equal(may(deploy, 'unknown').allowed, false, 'it may take an account')
+  const mails = {executors: ['mail', 'http']}
+  assert.equal(may(mails, 'mail').allowed, true)
+  const {allowed, why} = may(mails, 'mail', {attachment: '/etc/shadow'})
+  assert.equal(allowed, false)
+  assert.match(why, /does not allow the executor shell or container, and so no attachment/)
+  const runs = {executors: ['mail', 'container']}
+  assert.equal(may(runs, 'mail', {attachment: '/etc/shadow'}).allowed, true)
 })
