@@ -1,6 +1,7 @@
 /** Rows of the tables in docs/reference that are written from tables in the code. */
 import type {Option} from '../../src/config/option.ts'
 import {environmentName} from '../../src/config/options.ts'
+import type {JobField} from '../../src/core/job-fields.ts'
 import {formatDuration} from '../../src/lib/duration.ts'
 
 /** Defaults that come from the machine. */
@@ -26,6 +27,35 @@ export function limitRow(
   limit: {readonly value: number; readonly reason: string},
 ): string {
   return `| \`${name}\` | ${limitText(name, limit.value)} | ${limit.reason} |`
+}
+
+export function jobFieldRow(field: JobField): string {
+  const {wire, about, note = '', unset = `\`${JSON.stringify(field.default)}\``} = field
+  const absent = field.absentWhenUnset === true ? '. Absent from replies when not set' : ''
+  const rule = `${about} ${fieldLimit(field)}${note}${absent}`.trim().replace(/\.$/, '')
+  return `| \`${wire}\` | ${rule} | ${unset} |`
+}
+
+function fieldLimit(field: JobField): string {
+  switch (field.kind) {
+    case 'name':
+    case 'schedule':
+    case 'text':
+      return `Up to ${field.max.toLocaleString('en-US')} characters`
+    case 'flag':
+      return '`true` or `false`'
+    case 'integer':
+      return `0 to ${field.max}`
+    case 'choice': {
+      const choices = field.choices.map((choice) => `\`${choice}\``)
+      return `${choices.slice(0, -1).join(', ')} or ${choices.at(-1)!}`
+    }
+    case 'map':
+    case 'processors':
+      return `Up to ${field.max} entries`
+    case 'instant':
+      return ''
+  }
 }
 
 /** A value in the unit of its name. */

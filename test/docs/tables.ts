@@ -5,7 +5,8 @@ import {AGENT_OPTIONS} from '../../src/config/commands.ts'
 import {LIMITS} from '../../src/config/limits.ts'
 import {CONFIG_OPTION, OPTIONS} from '../../src/config/options.ts'
 import {ERROR_CODES} from '../../src/core/error-codes.ts'
-import {errorRow, limitRow, settingRow} from './rows.ts'
+import {JOB_FIELD_LIST} from '../../src/core/job-fields.ts'
+import {errorRow, jobFieldRow, limitRow, settingRow} from './rows.ts'
 
 interface Table {
   /** File in docs/reference. */
@@ -35,6 +36,11 @@ export const TABLES: readonly Table[] = [
     page: 'errors.md',
     below: '# Errors',
     rows: Object.entries(ERROR_CODES).map(([code, row]) => errorRow(code, row)),
+  },
+  {
+    page: 'jobs.md',
+    below: '## Fields you can write',
+    rows: JOB_FIELD_LIST.map(jobFieldRow),
   },
 ]
 

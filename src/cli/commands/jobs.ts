@@ -1,5 +1,6 @@
 /** `belfry jobs …`: show jobs and change them. */
 import type {Command} from 'commander'
+import {LATER_FIELDS} from '../../core/job-fields.ts'
 import {zoneOf} from '../../core/schedule/parse.ts'
 import {findZone} from '../../core/schedule/zone.ts'
 import type {JobJson} from '../../wire/job.ts'
@@ -142,8 +143,19 @@ async function show(session: Session, name: string): Promise<void> {
       ['retries', String(job.retries)],
       ['catch up', `${job.catch_up}, at most ${job.max_lateness} late`],
       ...optional.filter(([, text]) => text !== ''),
+      ...laterFields(job),
     ]),
   )
+}
+
+/** Fields that are absent when unset, by their name in the API. */
+function laterFields(job: JobJson): readonly (readonly [string, string])[] {
+  const values: Readonly<Record<string, unknown>> = job
+  return LATER_FIELDS.filter(({wire}) => values[wire] !== undefined).map(({wire}) => {
+    const value = values[wire]
+    const text = typeof value === 'string' ? value : JSON.stringify(value)
+    return [wire.replaceAll('_', ' '), oneLine(text)]
+  })
 }
 
 const WAITS = 'a launch waits for a node that matches the tags'
