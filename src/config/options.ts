@@ -155,7 +155,7 @@ export const OPTIONS = [
     'oidc-groups-claim',
     'text',
     'Claim that lists the groups of a person; dots lead into it, as in `realm_access.roles`.',
-    'Most providers call it so.',
+    'Most providers name the claim `groups`.',
     {placeholder: 'claim', fallback: 'groups'},
   ),
   option(
@@ -350,7 +350,7 @@ export const OPTIONS = [
     'executor-allow',
     'text',
     'Executor that this node may run; runs of others fail here and say why.',
-    'All: who may store a job decides.',
+    'All: permissions to store jobs are the limit.',
     {placeholder: 'name', repeatable: true},
   ),
   option(

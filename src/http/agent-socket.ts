@@ -76,7 +76,7 @@ export function listenForAgents(
   const links = new AgentConnectionLimits(limits, clock)
   let isClosing = false
   const upgrade = async (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-    // A session is for pages: it is no agent's, whatever its token may do.
+    // A session cannot open an agent link, whatever its token allows.
     const asked = authRequestOf(request, 'protected', true, false)
     const {principal, refusal} = await authenticator.authenticate(asked)
     if (socket.destroyed) return

@@ -321,7 +321,7 @@ function sendError(
   return reply.code(status).headers(headers).header('content-type', contentType).send(body)
 }
 
-/** A submit that uses what the API contract does not have gets its errors as all others. */
+/** True for options beyond the API contract: such errors are problem+json, like those of other routes. */
 function wantsProblem(request: FastifyRequest): boolean {
   const query = queryOf(request)
   if (query.isSet('strict') || query.isSet('dry_run')) return true

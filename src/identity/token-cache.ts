@@ -160,7 +160,7 @@ export class AccessTable implements Service {
     return this.#configured !== null
   }
 
-  /** It was made by `belfry token`: it may do less there than it does as the token of the configuration. */
+  /** True if the configured token is also stored, possibly with fewer permissions. */
   get isConfiguredTokenStored(): boolean {
     return this.#configured !== null && this.#byDigest.has(this.#configured.digest)
   }

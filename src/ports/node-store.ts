@@ -231,7 +231,7 @@ export type RemoveResult =
 export interface MemberStore {
   /**
    * Running executions that this incarnation of the node has claimed. With `asker`, none once another
-   * incarnation than `asker` has joined: a late request must not find what that one runs.
+   * incarnation than `asker` has joined, so that a delayed request does not see the successor's executions.
    */
   activeClaims(node: {
     readonly nodeId: string

@@ -87,7 +87,7 @@ describe('join tokens', {concurrency: 3}, () => {
     assert.match(program.stderr(), /its join token is used up\. Create another one/)
   })
 
-  test('an agent that lies to a join token', async (t) => {
+  test('a join token refuses a stolen identity, too many slots and a missing own token', async (t) => {
     const secret = await joinToken('liars', {uses: 3, slots: 4})
     const answer = async (hello: object, token = secret) => {
       const agent = await RawAgent.connect(t, server(), token)

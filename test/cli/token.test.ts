@@ -35,7 +35,7 @@ test('an odd token is refused before it is sent, without showing it', async (t) 
   })
 })
 
-test('a token that the server does not accept is said to be where it is', async (t) => {
+test('an error about a refused token names the source of the token', async (t) => {
   const {directory, run, state} = await commands(t)
   state.token = (await run('token', 'bootstrap')).out.trim()
   const file = join(directory, 'token')

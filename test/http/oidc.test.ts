@@ -298,7 +298,7 @@ async function busyOf(replies: readonly Promise<Reply>[], count: number): Promis
   return promise
 }
 
-test('a provider that is away is said to be, concerns nothing else, and is asked again', async (t) => {
+test('an unreachable provider fails sign-ins only, names the cause, and is retried', async (t) => {
   const {provider, api, admin, failures} = await started(t)
   const {url, cookie} = await begin(api)
   const query = await atProvider(url)

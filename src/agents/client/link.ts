@@ -85,7 +85,7 @@ export class AgentLink implements RpcClient {
   #takesReleases = false
   #isStopped = false
   #isLeaving = false
-  /** Sending time of the newest message to which a server replied out of the store. */
+  /** Sending time of the newest message that the server answered after a commit. */
   #acknowledgedAt: number
 
   constructor(options: LinkOptions) {
@@ -279,7 +279,10 @@ export class AgentLink implements RpcClient {
     this.#leave(connection, message)
   }
 
-  /** Before the first join it is an operator's mistake, so it ends. Later another server may work. */
+  /**
+   * A refusal before the first join ends the agent: the configuration is wrong. Afterwards it tries other
+   * servers.
+   */
   #refuse(connection: Connection, sentence: string, kind: 'setting' | 'other' = 'other'): void {
     const {clock, onDisconnected, onRefused} = this.#options
     if (!this.#hasJoined) {

@@ -127,8 +127,8 @@ function storedMark(connection: Connection): StoredMark {
 
 /**
  * Place for stores of the previous release, which has no mark, and for a return to it. Some file systems
- * give a file a new number at each mount: only a file whose state has also changed since its last write is
- * a copy. Read before this process writes.
+ * give a file a new number at each mount: only a file whose state also changed after its last write is a
+ * copy. Read before this process writes.
  */
 function placeOf({database}: Connection): Place {
   const path = database.location()

@@ -32,14 +32,14 @@ export interface Place {
   readonly id: string | null
   /** The store was changed from outside at this time, or not at all: then it is no copy. */
   readonly changedAt: number | null
-  /** When its file came into being; `null` = unknown. One that is younger than what wrote it is a copy. */
+  /** Creation of its file; `null` = unknown. A file created after its last write is a copy. */
   readonly createdAt: number | null
 }
 
 /** Heartbeats are stored every 2 s. Files change a little later than the clock was read. */
 const LAST_SIGN_MS = 10_000
 
-/** Stores the place. True if it is another one than before: the store is a copy, and was put back. */
+/** Stores the place. True if it has changed: the store is a copy that was put back. */
 export function* detectCopiedStore({engine, id, changedAt, createdAt}: Place): Query<boolean> {
   if (id === null) return false
   const key = `place_${engine}`

@@ -45,7 +45,8 @@ export function* loadExecutions(
 }
 
 /**
- * The ended executions with all attempts on their nodes, and what else the rules of these ends may change.
+ * Loads the ended executions with all attempts on their nodes, pending retries that the ends cancel, and all
+ * executions of launches that close.
  */
 function* loadParts(
   tx: Transaction,

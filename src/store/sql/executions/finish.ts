@@ -160,7 +160,7 @@ export function* markLost(tx: Transaction, request: MarkLostRequest): Query<Mark
 }
 
 /**
- * False = another incarnation has joined since, so the request is late and would end what that one runs. The
+ * False if another incarnation has joined since: a delayed request would end the successor's executions. The
  * lock makes a join wait.
  */
 function* isCurrent(tx: Transaction, nodeId: string, incarnation: string | null): Query<boolean> {
