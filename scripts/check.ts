@@ -56,7 +56,7 @@ const isQuick = process.argv.includes('--quick')
 const chosenTests = process.argv.slice(2).filter((argument) => argument !== '--quick')
 const allTests = isQuick ? UNIT_TESTS : ['test/**/*.test.ts']
 
-/** Steps that run one after the other. Those in one list run at once: alone, most use one core only. */
+/** Steps that run one after the other. The steps of one list run at once: alone, most use one core only. */
 const STEPS: readonly (readonly Step[])[] = [
   [
     // The servers of the tests run the build, which starts faster than the sources.

@@ -3,8 +3,8 @@
  * would begin without jobs, and no error would say so. The file `belfry.store` in the data directory of a
  * server on PostgreSQL names its store. `--new-store` starts in any case.
  *
- * Crash points: the file is written after the store was opened. Without it a start is judged by the other
- * signs, as the first one was.
+ * Crash points: the file is written after the store was opened. A start that finds no file is judged by the
+ * other signs, as the first one was.
  */
 import {existsSync, readFileSync, rmSync} from 'node:fs'
 import {join} from 'node:path'

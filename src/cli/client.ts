@@ -181,7 +181,7 @@ export class Client {
     return new CallFailed(lines.join('\n'), status, more)
   }
 
-  /** The server does not tell who has no valid token why. What was sent is known here. */
+  /** The server does not say why a token is invalid. The client knows what it sent. */
   #unauthenticated(): string {
     return this.#token === null
       ? 'A token is needed. Set one with --token-file, --token or BELFRY_TOKEN.'

@@ -1,5 +1,5 @@
 /**
- * Values of flags and arguments. What cannot be right is refused before a request is sent: `UsageError` names
+ * Values of flags and arguments. Impossible values are refused before a request is sent: `UsageError` names
  * the flag, and the exit code is 2.
  */
 import {DURATION_MAX_MS, formatDuration, parseLength} from '../lib/duration.ts'

@@ -8,7 +8,7 @@ import type {Address} from './values.ts'
 export interface TlsTexts {
   readonly cert: string
   readonly key: string
-  /** End of the certificate, in ms since the epoch. Those of its authorities may end earlier. */
+  /** End of the certificate, in ms since the epoch. Its authorities' certificates may end earlier. */
   readonly expiresAt: number
 }
 

@@ -27,8 +27,8 @@ export interface MemberRecord {
   /** Since when it takes no new work; `null` = it takes work. Survives restarts and a leave. */
   readonly cordonedAt: number | null
   /**
-   * While it is cordoned: when what still runs is stopped; `null` = no drain. One that is over stays after an
-   * uncordon.
+   * While it is cordoned: when what still runs is stopped; `null` = no drain. A deadline that has passed
+   * stays after an uncordon.
    */
   readonly drainUntil: number | null
 }

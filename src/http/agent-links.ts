@@ -57,8 +57,8 @@ class Pace {
 }
 
 /**
- * Open connections. One token cannot take the places of all agents, and connections without a message none:
- * if all places are taken, the one that waits longest for its first message is ended.
+ * Open connections. A single token cannot take all places. If all are taken, the connection that waits
+ * longest for its first message is ended.
  */
 export class AgentConnectionLimits {
   readonly #limits: LinkLimits

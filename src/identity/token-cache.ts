@@ -165,7 +165,7 @@ export class AccessTable implements Service {
     return this.#configured !== null && this.#byDigest.has(this.#configured.digest)
   }
 
-  /** Replaces the token of the configuration. What callers with the old one have open ends. */
+  /** Replaces the token of the configuration. Streams and agent links of the old token end. */
   configure(token: string | null): void {
     const configured = configuredBy(token)
     if (configured?.digest === this.#configured?.digest) return

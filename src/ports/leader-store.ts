@@ -285,8 +285,9 @@ export interface LeaderStore {
     readonly term: number | null
     readonly nodeId: string
     /**
-     * Executions of this incarnation are kept; `null` = all incarnations have ended. Without a term it must
-     * be the current incarnation of the node: a late request of an earlier one ends nothing.
+     * Executions of this incarnation are kept; `null` = all incarnations have ended. If the request has no
+     * term, it must be the current incarnation of the node: a delayed request of an earlier one ends
+     * nothing.
      */
     readonly exceptIncarnation: string | null
     /**

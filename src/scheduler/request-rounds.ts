@@ -1,7 +1,7 @@
 /**
- * The order in which pending launches are visited. New ones are decided at once. Those that wait are visited
- * again in rounds: soon while they are few, and with pauses while they are very many, so that reading them
- * never keeps the leader or the store busy. A change of the nodes begins a round at once.
+ * The order in which pending launches are visited. New ones are decided at once. Waiting launches are
+ * visited again in rounds: soon while they are few, and with pauses while they are very many, so that
+ * reading them never keeps the leader or the store busy. A change of the nodes begins a round at once.
  */
 import type {Candidate} from '../core/node.ts'
 import type {Clock} from '../ports/runtime.ts'

@@ -214,8 +214,8 @@ function documentOf(targetType: EntryFields['targetType'], stored: string | null
 }
 
 /**
- * The fields that differ, as they were and as they are; of maps only the entries that differ. Without one of
- * the two, all fields of the other.
+ * The fields that differ, as they were and as they are; of maps only the entries that differ. If one of the
+ * two is missing, all fields of the other.
  */
 export function changedFields(
   before: Fields | null,

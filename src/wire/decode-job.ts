@@ -137,7 +137,7 @@ function readJob(body: Readonly<Record<string, unknown>>, faults: FaultList): De
   return {spec, faults: faults.all, warnings, ignoredFields}
 }
 
-/** Reads the fields that are set into `values`. One of a wrong type is a fault. */
+/** Reads the fields that are set into `values`. A field of a wrong type is a fault. */
 function readChecked(
   fields: readonly CheckedField[],
   body: Readonly<Values>,

@@ -1,6 +1,6 @@
 /**
- * Every route of the OpenAPI document with every kind of token, on an own object and a foreign one. What to
- * expect comes from the tables here, not from the server: a new route without a row fails.
+ * Every route of the OpenAPI document with every kind of token, on an own object and a foreign one.
+ * Expectations come from the tables here, not from the server: a new route without a row fails.
  */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'

@@ -63,7 +63,7 @@ describe('slots', () => {
 
 describe('claims ahead', () => {
   /**
-   * A node with two slots at a store that takes 40 ms for a claim. Of `count` executions the first `short`
+   * A node with two slots at a store that takes 40 ms for a claim. The first `short` of `count` executions
    * take 50 ms, the others have no end. Resolves when the short ones have started.
    */
   async function underLoad({count, short}: {count: number; short: number}) {

@@ -17,7 +17,7 @@ import {countingIds, TurnedClock} from './adjustable-clock.ts'
 
 /** Remembers the rows of a new store; the returned function restores them. */
 function janitorOf(connection: Connection): () => void {
-  // Tables are emptied in any order. What is restored need not survive a power cut.
+  // Tables are emptied in any order. The rows need not survive a power cut.
   connection.execute('PRAGMA foreign_keys = OFF; PRAGMA synchronous = OFF')
   const tables = connection.database
     .prepare(`SELECT name FROM sqlite_schema WHERE type = 'table'`)

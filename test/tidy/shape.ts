@@ -3,7 +3,7 @@ import {basename} from 'node:path'
 import {dotted, finding, isNode, walk, type Finding, type Node, type Source} from './source.ts'
 
 export const LINE_LENGTH_MAX = 110
-/** A file has one subject. One with more lines than this is listed by the test: it may have two. */
+/** A file has one subject. The test lists files with more lines than this: they may have two. */
 export const FILE_LINES_LISTED = 300
 /** A file with more lines has more than one subject. */
 export const FILE_LINES_MAX = 600

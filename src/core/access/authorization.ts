@@ -1,8 +1,8 @@
 /**
  * Authorization: whether a token may do something, and the rule that decides. Pure; the routes declare what
- * they need, and operations ask for what only a body names. Without a matching glob nothing is allowed. Of
- * several, the most specific ones decide, over all policies of the token: `deny` among them denies, else
- * their capabilities add up.
+ * they need, and operations ask for what only a body names. Nothing is allowed that no glob matches. The
+ * most specific matching globs decide, over all policies of the token: `deny` among them denies, else their
+ * capabilities add up.
  */
 import type {AgentGrant} from './agent-token.ts'
 import {type Glob, compileGlob, matchesGlob, matchesText, namePatterns} from './glob.ts'

@@ -112,7 +112,7 @@ export async function* limitedChunks(
 
 /**
  * Revisions from `If-Match`. Tags of another form match nothing and are left out. A weak tag counts: proxies
- * that compress weaken the tag, and the revision is the same. What follows the revision changes without a
+ * that compress weaken the tag, and the revision is the same. The part after the revision changes without a
  * change of the definition, so it is not compared.
  */
 export function readIfMatch(headers: IncomingHttpHeaders): RevisionMatch {

@@ -1,6 +1,6 @@
 /**
  * Authentication of requests: host name, then token or loopback address, then origin (CSRF protection). It
- * runs before the body is read. What the caller may do is decided in `access.ts`, after this.
+ * runs before the body is read. Permissions are checked in `access.ts`, after this.
  */
 import type {IncomingHttpHeaders, IncomingMessage} from 'node:http'
 import {isIP} from 'node:net'

@@ -97,7 +97,7 @@ export class OidcSignIn {
   readonly #clock: Clock
   readonly #random: Random
   readonly #key: string
-  /** Failures that the provider was asked about. Those without a valid cookie do not close the sign-in. */
+  /** Failures that the provider was asked about. Failures without a valid cookie do not close the sign-in. */
   readonly #failures: AuthRateLimit
   readonly #starts = new Places()
   readonly #ends = new Places()

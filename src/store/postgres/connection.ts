@@ -45,8 +45,8 @@ export interface SessionKind {
   /** `short`: long statements are cancelled. `long`: no limit. */
   readonly limits: 'short' | 'long'
   /**
-   * Plan index look-ups only. By statistics from before a burst, the planner would read a table, or sort all
-   * due rows, for each page.
+   * Plan index look-ups only. With statistics from before a burst, the planner would read a table, or sort
+   * all due rows, for each page.
    */
   readonly indexScansOnly: boolean
 }

@@ -89,8 +89,8 @@ export class WriterThread implements Committer {
   }
 
   /**
-   * Ends the thread without another write. What it has not committed is undone, and open readers keep SQLite
-   * from writing the log back into the file.
+   * Ends the thread without another write. Uncommitted writes are undone, and open readers keep SQLite from
+   * writing the log back into the file.
    */
   abandon(): void {
     this.#died(new Error('the store is damaged'))

@@ -1,7 +1,7 @@
 /**
  * Our server beside another one with the same HTTP interface, measured alternately: submits, a page of the
- * job list, every-second jobs, and jobs due in the same second. In every ratio more is better for our server.
- * What a server does not finish within its limit is noted, and counts as the limit.
+ * job list, every-second jobs, and jobs due in the same second. In every ratio more is better for our
+ * server. Work that a server does not finish within its limit is noted, and counts as the limit.
  */
 import type {handlers as Client} from '../children/http-client.ts'
 import {Contender} from '../contender.ts'

@@ -31,7 +31,7 @@ export interface SpawnListener {
 /** Returns the pid, or `null` when no process was started: then `failed` has been or will be called. */
 export type Spawn = (request: SpawnRequest, listener: SpawnListener) => number | null
 
-/** Explains an errno code and names the setting to change. Without a final period. */
+/** Explains an errno code and names the setting to change. No final period. */
 export function explainSpawnError(code: string, request: SpawnRequest): string {
   const command = JSON.stringify(request.argv[0])
   if (request.cwd !== '' && !isDirectory(request.cwd)) {

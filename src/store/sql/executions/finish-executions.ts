@@ -1,8 +1,8 @@
 /**
- * Loads the executions that a batch of ends needs. A small launch is loaded whole, in one statement. Of a
- * large one, only what the ends change is loaded and locked: else the ends of a launch on N nodes would lock
- * N rows each. The rest is read, without a lock, when the launch may close. The caller has locked the
- * launches.
+ * Loads the executions that a batch of ends needs. A small launch is loaded whole, in one statement. Only
+ * the executions that the ends change are loaded and locked in a large one: else the ends of a launch on N
+ * nodes would lock N rows each. The rest is read, without a lock, when the launch may close. The caller has
+ * locked the launches.
  */
 import {type ExecutionKey, executionId, type FinalStatus} from '../../../core/execution.ts'
 import type {BatchExecution} from '../../../core/finish-batch.ts'

@@ -1,9 +1,9 @@
 /**
  * Command output: appending while a command runs, reading the kept part, deleting. Kept output is a list of
  * contiguous chunks at absolute byte positions, always the tail of the command's output. Appending is
- * idempotent. A gap makes the older chunks useless, so they are deleted. Of an output that is longer than the
- * tail, the start is kept too: one chunk that ends at position 0. So it is never part of the tail, also for
- * servers of the previous release, which neither read nor write it.
+ * idempotent. A gap makes the older chunks useless, so they are deleted. The start of an output that is
+ * longer than the tail is kept too: one chunk that ends at position 0. So it is never part of the tail, also
+ * for servers of the previous release, which neither read nor write it.
  */
 import {
   type ExecutionKey,

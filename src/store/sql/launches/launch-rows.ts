@@ -231,8 +231,8 @@ const IN_THE_WAY = `${OPEN_OF_NAME} AND (decision = 'launched' OR cause = 'sched
   ORDER BY group_id LIMIT 1`
 
 /**
- * The oldest open launch of the job, undecided requests included. Without one, the oldest of a deleted job of
- * the same name (`isOwn` false), which no reader can see.
+ * The oldest open launch of the job, undecided requests included. If it has none, the oldest of a deleted
+ * job of the same name (`isOwn` false), which no reader can see.
  */
 export function* firstOpen({
   id,
