@@ -156,9 +156,10 @@ export function encodeLaunchExecution(record: ExecutionRecord): LaunchExecutionJ
   }
 }
 
-/** The backoff of a retry that waits. */
-function retryTime({status, notBefore, createdAt}: ExecutionRecord): {not_before?: string} {
-  const waits = status === 'pending' && notBefore > createdAt
+/** The backoff of a retry that waits. A release or a move sets `notBefore` of first attempts too. */
+function retryTime(record: ExecutionRecord): {not_before?: string} {
+  const {status, attempt, notBefore, createdAt} = record
+  const waits = status === 'pending' && attempt > 1 && notBefore > createdAt
   return waits ? {not_before: formatTime(notBefore)} : {}
 }
 

@@ -77,6 +77,27 @@ test('runs show prints the last lines of the output on request', async (t) => {
   assert.equal(await show('--tail', '1'), '… 2 lines before …\nthree\n')
   assert.equal(await show('--tail', '3'), 'one\ntwo\nthree\n')
   assert.equal(await show('--tail', '0'), '… 3 lines before …\n')
+  const outputs = ['0', '1', '3', '9'].map(async (count) => {
+    const id = `${execution.group}-${execution.node}-1`
+    return JSON.parse((await run('runs', 'show', 'a', id, '--tail', count, '--json')).out).output
+  })
+  assert.deepEqual(await Promise.all(outputs), ['', 'three', 'one\ntwo\nthree', 'one\ntwo\nthree'])
+})
+
+test('a first attempt that was claimed and released is not shown as a retry', async (t) => {
+  const {api, run} = await commands(t)
+  await api.join()
+  await api.job('a')
+  const {execution, token} = await api.running('a')
+  await api.clock.advance(1_000)
+  const {group, node, attempt} = execution
+  const released = await api.store.releaseClaims([{key: {group, node, attempt}, token}])
+  assert.equal(released.length, 1)
+  const {json} = await api.get('/v1/jobs/a/executions?status=pending')
+  assert.equal(json[0].not_before, undefined)
+  const [launch] = (await api.get('/v1/jobs/a/launches')).json
+  assert.equal(launch.executions[0].not_before, undefined)
+  assert.doesNotMatch((await run('runs', 'list', 'a', '--status', 'all')).out, /retry/)
 })
 
 test('runs cancel advises to disable only a job that is enabled', async (t) => {

@@ -126,7 +126,8 @@ async function show(
 ): Promise<void> {
   const at = path('jobs', job, 'executions', execution)
   const {value} = await session.client.call<ExecutionJson>('GET', at)
-  if (session.json) return printJson(session, value)
+  if (session.json)
+    return printJson(session, {...value, output: lastLines(value.output, tail).text})
   const {terminal} = session
   const now = session.clock.now()
   const when = (time: string) => timeAndAge(time, session.zone, now)
@@ -147,17 +148,17 @@ async function show(
       ...(value.late_result === '' ? [] : [['late result', value.late_result] as const]),
     ]),
   )
-  const text = lastLines(endLine(new PlainText().push(value.output)), tail)
-  if (value.output !== '' && text !== '') terminal.out(`\n${text}`)
+  if (value.output === '') return
+  const {text, before} = lastLines(endLine(new PlainText().push(value.output)), tail)
+  const omitted = `… ${before} ${before === 1 ? 'line' : 'lines'} before …\n`
+  terminal.out(`\n${before === 0 ? '' : omitted}${text}`)
 }
 
-/** `text` ends in a newline. */
-function lastLines(text: string, count = Infinity): string {
-  const lines = text.split('\n').slice(0, -1)
-  if (lines.length <= count) return text
-  const left = lines.length - count
-  const shown = lines.slice(left).map((line) => `${line}\n`)
-  return `… ${left} ${left === 1 ? 'line' : 'lines'} before …\n${shown.join('')}`
+/** The last `count` lines of `text`, and how many lines are before them. */
+function lastLines(text: string, count = Infinity): {text: string; before: number} {
+  const lines = text.match(/[^\n]*\n|[^\n]+$/g) ?? []
+  const before = Math.max(0, lines.length - count)
+  return {text: lines.slice(before).join(''), before}
 }
 
 /** A server of the previous release does not tell sizes. */
