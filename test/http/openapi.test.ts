@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {Validator} from '@seriousme/openapi-schema-validator'
 import {ERROR_CODES} from '../../src/core/error-codes.ts'
+import {LATER_FIELDS} from '../../src/core/job-fields.ts'
 import {startApi, type Api} from './harness.ts'
 
 interface Parameter {
@@ -321,7 +322,7 @@ async function accessReplies(api: Api): Promise<readonly (readonly [string, unkn
 
 /** Fields that the API contract does not name are absent when they are not set. */
 const ABSENT: Readonly<Record<string, readonly string[]>> = {
-  Job: ['firing_paused', 'waits_for_node'],
+  Job: ['firing_paused', 'waits_for_node', ...LATER_FIELDS.map(({wire}) => wire)],
   Execution: ['not_before'],
   LaunchExecution: ['not_before'],
 }
