@@ -292,7 +292,7 @@ const Welcome = Type.Object({
   protocol: Type.Integer({minimum: 1, maximum: 1_000_000}),
   clusterId: Id,
   server: Type.String({maxLength: 256}),
-  /** It accepts `release`; absent in the previous release. */
+  /** True if the server accepts `release`; absent in the previous release. */
   releases: Type.Optional(Type.Boolean()),
 })
 

@@ -299,7 +299,7 @@ export function leaderServices(
       catchUpMax: limits.catchUpMax,
       queuedMax: limits.queuedPerJobMax,
       firstBatchMax: limits.launchFirstMax,
-      // On SQLite, nothing but this process is slowed by claims: it records and starts side by side.
+      // SQLite: claims slow only this process, which records and starts side by side.
       burstMin: config.store.engine === 'sqlite' ? null : limits.burstMin,
       batchMax: limits.launchBatchMax,
       pollMs: limits.pollMs,

@@ -33,7 +33,7 @@ export interface OpenedStore {
   readonly vault: SecretVault
   /** The facade for requests of clients: with deadlines, and reads that do not delay those of the process. */
   readonly forClients: Store
-  /** On PostgreSQL, notifies all servers of the cluster. */
+  /** Notifies all servers of the cluster on PostgreSQL. */
   readonly wakeup: Wakeup
   /** Closes the wakeup and the store, and unlocks the data directory. */
   close(): Promise<void>

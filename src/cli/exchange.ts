@@ -21,7 +21,7 @@ export interface Outgoing {
 /** There is no response, or no complete one. `isSent`: the server may have the request. */
 export class ExchangeFailed extends Error {
   override readonly name = 'ExchangeFailed'
-  /** Such as `ECONNREFUSED`; `TIMEOUT` = the server accepted the connection and was silent. */
+  /** Code such as `ECONNREFUSED`; `TIMEOUT` = the server accepted the connection and was silent. */
   readonly code: string
   readonly isSent: boolean
 

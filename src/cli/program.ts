@@ -256,7 +256,7 @@ function sentenceOf({ended, command}: EndedByCommander): string {
   return `${sentence}. See ${fullName(command)} --help.`
 }
 
-/** Such as `belfry members remove`. */
+/** Name of a command, such as `belfry members remove`. */
 function fullName(command: Command): string {
   const {parent} = command
   return parent === null ? command.name() : `${fullName(parent)} ${command.name()}`

@@ -79,7 +79,7 @@ export function printJson(session: Session, value: unknown): void {
   session.terminal.out(`${plainJson(value, 2)}\n`)
 }
 
-/** On standard error, so that warnings do not disturb scripts. With `json` it is a line of JSON. */
+/** Prints to standard error, so that warnings do not disturb scripts. With `json` it is a line of JSON. */
 export function printWarning(
   {terminal, json}: Pick<Session, 'terminal' | 'json'>,
   warning: string,

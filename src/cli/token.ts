@@ -4,7 +4,7 @@ import {readTextFile} from './input.ts'
 
 export interface TokenChoice {
   readonly text: string
-  /** Such as `BELFRY_TOKEN`, or the file. */
+  /** Variable such as `BELFRY_TOKEN`, or the file. */
   readonly source: string
 }
 

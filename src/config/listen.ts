@@ -58,7 +58,7 @@ export function readTls(
   const key = readSettingFile(keyFile, host)
   try {
     createSecureContext({cert, key})
-    // It accepts empty texts.
+    // OpenSSL accepts empty texts.
     const certificate = new X509Certificate(cert)
     if (!certificate.checkPrivateKey(createPrivateKey(key)))
       throw new Error('they do not belong together')

@@ -92,7 +92,7 @@ function tagsOf(tags: readonly Tag[]): Readonly<Record<string, string>> {
   return Object.fromEntries(tags)
 }
 
-/** From `--token` or `--token-file`; `null` = none. */
+/** Token of `--token` or `--token-file`; `null` = none. */
 function tokenOf(values: NodeValues, host: Host): string | null {
   const file = values.raw('token-file')
   if (file === undefined) return values.one('token') ?? null

@@ -177,7 +177,7 @@ function allowedHosts(values: Values): readonly string[] {
 
 /** Throws `ParseError` for unsafe combinations of settings. */
 function rejectUnsafe(config: Config): void {
-  // With less, every planned time would be late.
+  // A shorter time would make every planned time late.
   if (config.lateAfterMs < LATE_AFTER_MIN_MS)
     throw new ParseError('--late-after must be at least 1s.')
   if (Math.min(config.keepLeftMs, config.keepFailedMs) < MEMBER_KEPT_MIN_MS)

@@ -4,7 +4,7 @@
  */
 import type {Principal} from './access/authorization.ts'
 
-/** Who made a change. Never has a secret. */
+/** Author of a change. Never has a secret. */
 export interface Actor {
   /** Name of the token; `local` without one, `configured` for that of the configuration, and its sessions. */
   readonly name: string

@@ -93,7 +93,7 @@ export interface Candidate {
   readonly slots: number
   /** Number of its pending and running executions. */
   readonly load: number
-  /** It takes no new work; absent = false. */
+  /** True if it takes no new work; absent = false. */
   readonly isCordoned?: boolean
 }
 

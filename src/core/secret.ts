@@ -11,7 +11,7 @@ export const SECRET_NAME = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}$/
 export const SECRET_LENGTH_MIN = 6
 /** Holds a private key with its certificates. Each execution that names it holds it in memory. */
 export const SECRET_BYTES_MAX = 8 * 1024
-/** With the length of a value, bounds the reply to a claim. */
+/** Number of secrets; with the length of a value, it bounds the reply to a claim. */
 export const SECRETS_MAX = 1_000
 /** All output of a job is searched for each of them. */
 export const SECRETS_PER_JOB_MAX = 16
@@ -40,7 +40,7 @@ export function secretsOf({executorConfig}: Pick<JobSpec, 'executorConfig'>): re
   return [...new Set(Object.values(executorConfig).flatMap(secretsIn))]
 }
 
-/** With the values in place of the references. A reference without a value stays. */
+/** Replaces references by values. A reference without a value stays. */
 export function fillSecrets(
   text: string,
   values: StringMap,

@@ -37,7 +37,7 @@ export interface ExecutorOptions {
   /** CIDR ranges. `netAllow` overrides `netDeny`, but not the addresses that are always denied. */
   readonly netAllow: readonly string[]
   readonly netDeny: readonly string[]
-  /** From TERM to KILL. The documentation promises 10 s. */
+  /** Time from TERM to KILL. The documentation promises 10 s. */
   readonly killAfterMs: number
   /** Maximum wait for the output of an ended command: about 2 s. */
   readonly drainMs: number

@@ -30,7 +30,7 @@ export interface AgentServerOptions extends AgentServerSettings, ConnectionLimit
 }
 
 export interface AgentServer {
-  /** It does not listen yet. */
+  /** Server that does not listen yet. */
   readonly server: Server
   /** Puts another certificate and token into effect. */
   configure(settings: AgentServerSettings): void

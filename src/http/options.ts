@@ -139,7 +139,10 @@ export const COMPRESSED_BYTES_MIN = 4 * 1024
 export const HEADERS_TIMEOUT_MS = 15_000
 /** A restore of the largest size at 1 MB/s. */
 export const REQUEST_TIMEOUT_MS = 300_000
-/** With a valid token. Longer than the usual 60 s of load balancers, so that they close first. */
+/**
+ * Timeout of connections with a valid token. Longer than the usual 60 s of load balancers, so that they
+ * close first.
+ */
 export const KEEP_ALIVE_TIMEOUT_MS = 72_000
 /** How often Node checks connections for these timeouts. */
 export const CONNECTIONS_CHECK_MS = 5_000

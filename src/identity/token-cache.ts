@@ -30,7 +30,7 @@ export interface AccessOptions {
   readonly personOwnerPrefix?: string | undefined
 }
 
-/** With a reload, a lost notification and expiry, a change takes effect within five seconds. */
+/** Poll interval: even if a notification is lost, a change takes effect within five seconds. */
 const POLL_MS = 2_000
 /** A server of the previous release changes policies without a new revision. */
 const RELOAD_MS = 60_000
@@ -203,7 +203,7 @@ export class AccessTable implements Service {
     return known.principal
   }
 
-  /** Who opens a session with this token; `null` = a caller without one cannot. */
+  /** Owner of a session that this token opens; `null` = a caller without a token cannot open one. */
   sessionOwner(caller: Principal): SessionOwner | null {
     if (caller.isSession || caller === LOCAL) return null
     const configured = this.#configured
@@ -218,7 +218,7 @@ export class AccessTable implements Service {
     return this.#compiler.missing(policies)
   }
 
-  /** Whose requests count together: all sessions of a token or of a person are one. */
+  /** Holder whose requests count together: all sessions of a token or of a person are one. */
   holderOf({accessor}: Principal): string {
     return this.#byAccessor.get(accessor)?.session?.owner ?? accessor
   }

@@ -106,7 +106,7 @@ export class ExecutionRun {
     })
   }
 
-  /** It is to end before its own end. */
+  /** True if it is to stop before its own end. */
   get isStopping(): boolean {
     return this.#stopReason !== null
   }

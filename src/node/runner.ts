@@ -196,7 +196,7 @@ export class Runner implements Service {
     if (this.#isCordoned) this.#releases.wake()
     const isMoreDue = result!.waiting > 0
     this.#pace.replied(isMoreDue)
-    // At once, or after a pause.
+    // Claims at once, or after a pause.
     if (isMoreDue) return 0
     return Math.min(pollMs, result!.nextDueInMs ?? Infinity)
   }

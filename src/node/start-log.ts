@@ -144,7 +144,7 @@ export function deletePreviousIncarnations(directory: string): void {
     try {
       rmSync(join(directory, name), {force: true})
     } catch {
-      // It stays true, and the next incarnation sends it again.
+      // The evidence stays true, and the next incarnation sends it again.
     }
   }
 }

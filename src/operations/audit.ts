@@ -18,7 +18,7 @@ export interface RevertCall {
   readonly name: string
   /** Revision as in the path. */
   readonly revision: string
-  /** From `If-Match`. */
+  /** Revisions of `If-Match`. */
   readonly ifMatch: RevisionMatch
   readonly idempotencyKey: string | null
 }

@@ -47,7 +47,7 @@ export function createHistory({store}: OperationsContext) {
     )
   }
 
-  /** With all stored output. Throws `job_unknown`, `execution_unknown`. */
+  /** Execution with all stored output. Throws `job_unknown`, `execution_unknown`. */
   async function execution(name: string, id: string): Promise<ExecutionView> {
     const key = parseExecutionId(id)
     const view = key === null ? null : await store.execution(name, key, OUTPUT_KEPT_BYTES)

@@ -25,7 +25,7 @@ export interface SubmitCall {
   readonly body: Uint8Array
   /** The name in the path, which must equal the name in the body; `null` = the path has none. */
   readonly pathName: string | null
-  /** From `If-Match`. */
+  /** Revisions of `If-Match`. */
   readonly ifMatch: RevisionMatch
   /** `If-None-Match: *` */
   readonly createOnly: boolean

@@ -56,7 +56,7 @@ export interface EventPayloads {
   clock_differs: {by_ms: number}
   /** The leader decides nothing beyond the time before a step of the store's clock, for this long. */
   clock_held: {by_ms: number; for_ms: number}
-  /** At the start of a term: `jobs` do not fire before `until`, or an earlier time in the future. */
+  /** Emitted at the start of a term: `jobs` do not fire before `until`, or an earlier time in the future. */
   clock_was_wrong: {jobs: number; until: number}
   /** A scheduled backup is complete and was checked. `file`: path on this server. */
   backup_made: {file: string; bytes: number; duration_ms: number}

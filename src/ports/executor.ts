@@ -42,7 +42,7 @@ export interface OutputSink {
    * amount of output. The sink owns `bytes` afterwards.
    */
   write(bytes: Uint8Array): boolean
-  /** At most one pending callback at a time. */
+  /** Allows one pending callback at a time. */
   drained(callback: () => void): void
 }
 
@@ -55,7 +55,7 @@ export interface RunEnd {
   readonly foot: string
   /** A code that says more than the outcome, such as `command_not_found`; absent = none. */
   readonly reason?: string
-  /** From the actual start to this end. Absent = it started with the call of `start`. */
+  /** Time from the actual start to this end. Absent = it started with the call of `start`. */
   readonly ranMs?: number
 }
 

@@ -242,7 +242,7 @@ export interface JobStore {
   /** The pauses in force, sorted by glob. */
   firingPauses(): Promise<readonly FiringPause[]>
   /**
-   * From the commit on no planned time of a matching job fires, on no server. Replaces a pause of the same
+   * Pauses planned times of matching jobs from the commit on, on all servers. Replaces a pause of the same
    * glob.
    */
   pauseFiring(request: PauseRequest): Promise<PauseResult>

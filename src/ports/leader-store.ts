@@ -118,7 +118,7 @@ export interface FutureWaits {
    * `next` is latest. They do not fire before it.
    */
   readonly aheadJobs: number
-  /** That instant, the latest of them; `null` = there is none. */
+  /** Latest of those instants; `null` = there is none. */
   readonly aheadUntil: number | null
 }
 

@@ -86,8 +86,8 @@ export interface FinishItem {
   /** Time from the claim to the end by the node's monotonic clock. */
   readonly durationMs: number
   /**
-   * From the claim to the actual start, at most `durationMs`: the execution may have waited for a slot or for
-   * the helper. Absent in the result of an older agent: 0.
+   * Time from the claim to the actual start, at most `durationMs`: the execution may have waited for a slot
+   * or for the helper. Absent in the result of an older agent: 0.
    */
   readonly startedAfterMs?: number
   readonly exitCode: number | null
@@ -126,9 +126,9 @@ export type ClaimStatus = 'active' | 'lost_may_continue' | 'revoked'
 /** The result of finishing one execution. */
 export type FinishOutcome =
   | FinishedExecution
-  /** It had ended already: noted as a late result if it was `lost`, nothing else changed. */
+  /** The execution had ended already: noted as a late result if it was `lost`, nothing else changed. */
   | {readonly kind: 'already'; readonly key: ExecutionKey; readonly status: FinalStatus}
-  /** It never existed, its job is deleted, or the token is not that of its claim. */
+  /** The execution never existed, its job is deleted, or the token is not that of its claim. */
   | {readonly kind: 'unknown'; readonly key: ExecutionKey}
 
 export interface Heartbeat {

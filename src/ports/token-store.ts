@@ -66,7 +66,7 @@ export interface TokenUse {
   readonly accessor: string
   readonly node: BoundNode
   readonly actor: Actor
-  /** It may have the name of another member that is silent: the token was made for this name. */
+  /** The node may have the name of another member that is silent: the token was made for this name. */
   readonly mayReplace: boolean
 }
 
@@ -120,7 +120,7 @@ export interface AccessSnapshot {
   readonly now: number
   /** A token, which may be deleted since, was stored. */
   readonly hasHadTokens: boolean
-  /** With sessions. */
+  /** Tokens and sessions. */
   readonly tokens: readonly StoredToken[]
   readonly policies: readonly Policy[]
 }

@@ -94,7 +94,7 @@ class Chain implements OutputChain {
         if (problem !== undefined) throw new Error(problem)
         const stream = await processor.open({run, config})
         stage.stream = stream
-        // It opened after its timeout.
+        // The stage opened after its timeout.
         if (stage.failure !== '') this.#discard(stage)
       })
     }

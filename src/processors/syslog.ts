@@ -13,7 +13,7 @@ import type {Clock} from '../ports/runtime.ts'
 import {LineCutter} from './lines.ts'
 import {checkCommon, FORWARD} from './parameters.ts'
 
-/** With its header, a message stays below the 1,024 bytes that every receiver accepts. */
+/** Bytes of a line; with its header, a message stays below the 1,024 bytes that every receiver accepts. */
 const LINE_BYTES_MAX = 800
 
 /** Batch size of one logger(1). */

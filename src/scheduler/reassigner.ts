@@ -58,7 +58,7 @@ export class Reassigner implements Service {
   readonly #bursts: Bursts
   /** Executions of gone and cordoned nodes first: they run nowhere. */
   readonly #gone: Round = {of: 'gone_nodes', after: null, dueAt: -Infinity}
-  /** Then those that their node does not claim. */
+  /** Second round: executions that their node does not claim. */
   readonly #all: Round = {of: 'all', after: null, dueAt: -Infinity}
   /**
    * Store time of the first pass of this term. Waits for a node that is gone begin no earlier: after an

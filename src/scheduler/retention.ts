@@ -18,7 +18,7 @@ export interface HistoryRetentionOptions extends TermOptions {
     PruneRequest,
     'keepLaunches' | 'keepUnlaunched' | 'keepMs' | 'keepOutputBytes'
   >
-  /** From the start of one round over all jobs to the start of the next. */
+  /** Time from the start of one round over all jobs to the start of the next. */
   readonly allEveryMs: number
 }
 

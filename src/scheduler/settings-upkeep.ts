@@ -54,7 +54,7 @@ export class SettingsUpkeep {
     }
   }
 
-  /** To be called when nothing is due. Costs nothing while no pause has ended. */
+  /** Removes pauses that have ended; called when nothing is due. Costs nothing while no pause has ended. */
   async removeEndedPauses({now, settings}: Pick<DueWork, 'now' | 'settings'>): Promise<void> {
     const {store, term, clock, events} = this.#parts
     if (settings.pauses.every((pause) => isInForce(pause, now))) return

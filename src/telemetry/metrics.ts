@@ -15,9 +15,9 @@ import {registerProcessMetrics} from './process-metrics.ts'
 
 const MS_PER_SECOND = 1000
 
-/** From an on-time launch to one that waited minutes for a node. */
+/** Range: an on-time launch to one that waited minutes for a node. */
 const LAG_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
-/** From `true` to a nightly export. */
+/** Range: `true` to a nightly export. */
 const DURATION_BUCKETS = [0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600, 14_400, 86_400]
 /** A commit is an fsync: a fraction of a millisecond on flash, tens of milliseconds on a busy disk. */
 const COMMIT_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5]

@@ -8,7 +8,7 @@ export function formatTime(at: number): string {
   return new Date(at).toISOString()
 }
 
-/** With the offset of the zone: `2026-05-01T10:30:00+02:00`. */
+/** Time with the offset of the zone: `2026-05-01T10:30:00+02:00`. */
 export function formatInZone(at: number, timeZone: string): string {
   return Temporal.Instant.fromEpochMilliseconds(at).toString({timeZone, smallestUnit: 'second'})
 }

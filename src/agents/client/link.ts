@@ -52,7 +52,7 @@ export interface LinkOptions {
   readonly onRefused: (sentence: string, kind: 'fenced' | 'setting' | 'other') => void
 }
 
-/** From dialling until the server has replied to the hello. */
+/** Time from dialling until the server has replied to the hello. */
 const HANDSHAKE_MS = 5_000
 /** Longer than the deadline of the server's store: a slow store means a late reply. */
 const REPLY_TIMEOUT_MS = 30_000
@@ -142,7 +142,7 @@ export class AgentLink implements RpcClient {
         if (isHeartbeat) this.#leave(connection, 'no reply to a heartbeat')
       },
     })
-    // That the reply has the kind of its request is checked where they are matched.
+    // The matching of replies checks that this one has the kind of its request.
     return reply as ReplyOf<Kind>
   }
 
@@ -307,7 +307,7 @@ export class AgentLink implements RpcClient {
       return this.#leave(connection, 'its reply does not match the request')
     if (kind !== 'beat') return
     if (result === 'replied') return this.#acknowledge(sentAt)
-    // It replies and cannot reach the store; another server may.
+    // The server replies but cannot reach the store; another server may.
     if (this.disconnectedMs >= this.#options.ackTimeoutMs)
       this.#leave(connection, 'it cannot reach its store')
   }

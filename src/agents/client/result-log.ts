@@ -144,7 +144,7 @@ export class ResultLog {
     }
   }
 
-  /** At the start: drops everything but the waiting results from the file. */
+  /** Drops everything but the waiting results from the file, at the start. */
   async #compact(): Promise<void> {
     try {
       await this.#rewrite()
@@ -155,7 +155,7 @@ export class ResultLog {
   }
 
   async #write(text: string): Promise<void> {
-    // On a line of its own, also after a line that a full disk has torn.
+    // The entry gets a line of its own, even after a line that a full disk has torn.
     const whole = `\n${text}`
     await this.#file.appendFile(whole)
     this.#fileBytes += whole.length

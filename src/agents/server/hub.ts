@@ -358,7 +358,7 @@ export class AgentHub implements Service {
   }
 }
 
-/** Whose budget it is: that of a token, or of each agent if a token may connect several. */
+/** Holder of a budget: a token, or each agent if the token may connect several. */
 function holderOf({peer: {caller}}: Connection, {node}: HelloMessage): string {
   return caller.kind === 'agent' ? caller.accessor : `${caller.accessor} ${node.id}`
 }

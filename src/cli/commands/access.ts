@@ -58,7 +58,7 @@ export function addAccessCommands(program: Command, use: WithSession): void {
   token
     .command('revoke <token>')
     .description('Revoke a token, by its accessor or its name; end a session, by its accessor')
-    // It would suggest options of the program, such as --version for --sessions.
+    // The suggestions would be options of the program, such as --version for --sessions.
     .showSuggestionAfterError(false)
     .option('--yes', 'Revoke also the last management token')
     .action(use(revoke))

@@ -131,7 +131,7 @@ async function history(session: Session, name: string, options: {limit: number})
   terminal.out(table(terminal, columns, value, 'No revisions.'))
 }
 
-/** With two revisions, from the first to the second. */
+/** Prints the changes of a revision, or those from the first to the second one. */
 async function diff(
   session: Session,
   name: string,

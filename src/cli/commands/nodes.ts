@@ -46,7 +46,7 @@ async function members(session: Session): Promise<void> {
   printMembers(session, value)
 }
 
-/** With addresses only if the lines then fit the terminal. */
+/** Prints addresses only if the lines then fit the terminal. */
 function printMembers(session: Session, value: readonly Listed[]): void {
   if (session.json) return printJson(session, value)
   const columns = memberColumns(session)

@@ -34,7 +34,7 @@ export async function run(
   if (options.wait === undefined) return
   const launch = await endOf(session, name, group)
   if (launch === null) {
-    // Such a job is deleted with its history when it succeeds, and at no other end.
+    // An ephemeral job is deleted with its history when it succeeds, and at no other end.
     if (value.ephemeral) return session.terminal.err(`${name} succeeded and was deleted\n`)
     throw new CommandFailed(`The result of ${name} is not known: the job was deleted meanwhile.`)
   }

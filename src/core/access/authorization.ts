@@ -206,7 +206,7 @@ export class RuleSet {
   }
 }
 
-/** To read a secret is to use it in a job, which is no reading: `decide` leaves it out. */
+/** Reading a secret is using it in a job, which is no reading: `decide` leaves it out. */
 function isReading(capability: Capability): boolean {
   return capability === 'read' || capability === 'list'
 }

@@ -8,7 +8,7 @@ export interface Glob {
   readonly text: string
   /** Text before the first wildcard, without a `/` at its end. */
   readonly prefix: string
-  /** It has no wildcard. */
+  /** True if it has no wildcard. */
   readonly isLiteral: boolean
   readonly segments: readonly string[]
 }

@@ -39,7 +39,7 @@ export interface CivilDate {
 const DAYS_IN_MONTH = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] as const
 /** Days of 400 years. Years are counted from March here, so that the leap day is the last day. */
 const DAYS_IN_ERA = 146_097
-/** From 0000-03-01 to 1970-01-01. */
+/** Days from 0000-03-01 to 1970-01-01. */
 const DAYS_BEFORE_EPOCH = 719_468
 
 /** Values of `weekdayOf`. */

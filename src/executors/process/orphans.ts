@@ -15,7 +15,7 @@ import {listMarked, listProcesses, type ProcessRow, send} from './process-table.
 /** Id prefix of programs that belong to no job. They are ended as well, but are not executions. */
 export const PROGRAM_PREFIX = 'program:'
 
-/** From TERM to KILL. Shorter than for a job: a restarting node should not delay retries. */
+/** Time from TERM to KILL. Shorter than for a job: a restarting node should not delay retries. */
 const GRACE_MS = 3_000
 
 /** Maximum wait for processes to disappear after KILL. */

@@ -58,7 +58,7 @@ export function routeAudit(app: FastifyInstance, operations: Operations, parts: 
   routeRevert(app, operations)
 }
 
-/** Who may read the job may read its revisions. */
+/** Routes of revisions. Access as for reading the job. */
 function routeRevisions(app: FastifyInstance, operations: Operations, parts: ListParts): void {
   const config = {access: reads('/v1/jobs/:name')}
   app.get('/jobs/:name/revisions', {

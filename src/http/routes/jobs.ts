@@ -150,7 +150,7 @@ function routeRuns(app: FastifyInstance, operations: Operations): void {
   }
 }
 
-/** Who may toggle a job may also enable and disable it. */
+/** Access path of toggling, enabling and disabling. */
 const TOGGLE_PATH = '/v1/jobs/:name/toggle'
 const SWITCHES = [
   ['toggle', 'Enable a job that is disabled, disable one that is enabled', {}],

@@ -345,7 +345,7 @@ async function asked<Result>(library: Library, ask: () => Promise<Result>): Prom
     if (error instanceof library.AuthorizationResponseError)
       throw new SignInFailed(403, 'The sign-in provider did not let this person in.', error)
     const code = error instanceof Error && 'code' in error ? error.code : ''
-    // That is how fetch fails; errors of the library have a code.
+    // Failed fetches have no code; errors of the library have one.
     if (code === 'OAUTH_TIMEOUT' || (error instanceof TypeError && code === ''))
       throw new SignInFailed(503, 'The sign-in provider does not answer. Try again later.', error)
     throw new SignInFailed(400, 'The answer of the sign-in provider is not valid here.', error)

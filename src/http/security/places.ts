@@ -39,7 +39,7 @@ export class Places {
    * Connections without a token yet, from a known network or this machine. Others do not get these places.
    */
   readonly #reserved: Queue = new Set()
-  /** With a token, between two requests. */
+  /** Connections with a token, between two requests. */
   readonly #idle: Queue = new Set()
   /** Connections in `#anonymous` and `#reserved`. */
   readonly #byNetwork = new Map<string, Queue>()
@@ -107,7 +107,7 @@ export class Places {
     return first(this.#anonymous) ?? reserved ?? first(this.#idle)
   }
 
-  /** To the end of a queue. */
+  /** Moves a place to the end of a queue. */
   #move(place: Place, queue: Queue | null): void {
     if (place.isClosed) return
     const own = this.#byNetwork.get(place.network)

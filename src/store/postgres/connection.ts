@@ -375,7 +375,7 @@ function* isLeaderConnected(term: number): Query<boolean | null> {
   return row!.free === 0
 }
 
-/** From a sequence: a rollback does not return its numbers, so no transaction waits for another. */
+/** Takes numbers of a sequence: a rollback does not return them, so no transaction waits for another. */
 function* takeNumbers(name: Sequence, count: number): Query<number[]> {
   const rows = yield* all<{number: number}>(
     `SELECT nextval('${name}_numbers') AS number FROM generate_series(1::bigint, ?)`,

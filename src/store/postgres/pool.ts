@@ -9,7 +9,7 @@ import type {Session, SessionKind} from './connection.ts'
 
 /** A caller waits this long at most, and then gets an error within its own deadline. */
 const WAIT_LIMIT_MS = 3_000
-/** With more waiting callers the store cannot keep up, and a longer queue would only use memory. */
+/** Limit of waiting callers: with more the store cannot keep up, and a longer queue would only use memory. */
 const WAITING_MAX = 2_000
 
 interface Waiting {

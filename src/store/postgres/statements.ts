@@ -11,7 +11,10 @@ const NAMED_MAX = 400
 /** Rows of values, and their bytes, in one message: limits its size and the server's memory for it. */
 const ROWS_MAX = 2_000
 const MESSAGE_BYTES_MAX = 8 * 2 ** 20
-/** With fewer rows, a column that has one value in all of them is sent as an array like the others. */
+/**
+ * Rows from which a column with one value in all of them is sent once; below, it is an array like the
+ * others.
+ */
 const CONSTANTS_FROM_ROWS = 64
 /** Texts of one statement that differ by their constant columns; most have one or two. */
 const VARIANTS_MAX = 4

@@ -13,7 +13,7 @@ export interface Host {
 }
 
 export interface Address {
-  /** At least one. Only the primary among them is used. */
+  /** Hosts, at least one. Only the primary among them is used. */
   readonly hosts: readonly Host[]
   /** `null` = the default of the PostgreSQL client: `PGUSER`, or the user of this process. */
   readonly user: string | null

@@ -33,9 +33,9 @@ export interface ReadMethod<Input extends readonly unknown[], Result> {
 }
 
 /**
- * Who reads. On PostgreSQL each has sessions of its own, so that none waits for the reads of another:
- * `services` of this server, among them the leader's; `nodes` and agents; `requests` of clients; `lists`
- * without an end, of clients.
+ * Reader of the store. On PostgreSQL each has sessions of its own, so that none waits for the reads of
+ * another: `services` of this server, among them the leader's; `nodes` and agents; `requests` of clients;
+ * `lists` without an end, of clients.
  */
 export type ReaderName = 'services' | 'nodes' | 'requests' | 'lists'
 

@@ -163,7 +163,7 @@ export interface Dialect {
   isLeaderConnected(term: number): Query<boolean | null>
 }
 
-/** From configuration. */
+/** Limits of the configuration. */
 export interface StoreLimits {
   /** Output kept of each execution: its last bytes. */
   readonly outputKeptBytes: number

@@ -123,7 +123,7 @@ export class CommandOutput {
     this.#wait(drainMs)
   }
 
-  /** From now on, time spent waiting for a slow receiver counts towards the drain timeout. */
+  /** Counts time spent waiting for a slow receiver towards the drain timeout from now on. */
   forceStop(): void {
     this.#forced = true
   }

@@ -12,7 +12,7 @@ import {isDirectory, lookUp, type Spawn, type SpawnListener, type SpawnRequest} 
 
 type Ffi = typeof import('node:ffi')
 
-/** From glibc's <spawn.h>. */
+/** Flags of glibc's <spawn.h>. */
 const SETSIGDEF = 0x04
 const SETSIGMASK = 0x08
 const SETSID = 0x80
@@ -20,7 +20,7 @@ const SETSID = 0x80
 /** Both structures and a signal set are smaller (336, 80 and 128 bytes). */
 const STRUCTURE_BYTES = 512
 
-/** From <sys/wait.h>. With WNOWAIT, waitid reports a child without reaping it. */
+/** Flags of <sys/wait.h>. With WNOWAIT, waitid reports a child without reaping it. */
 const P_ALL = 0
 const WNOHANG = 1
 const WEXITED = 4

@@ -133,7 +133,7 @@ function lateResult(entry: BatchExecution, status: FinalStatus, item: FinishItem
   return {kind: 'already', key: item.key, status}
 }
 
-/** It was reported as `cancelled`, without a request. */
+/** True if the node reported it as `cancelled`, without a request. */
 function isStopped({reason}: ExecutionRecord): boolean {
   return reason === 'node_drained' || reason === 'not_requested'
 }

@@ -172,7 +172,7 @@ function startValues(key: ExecutionKey, bytes: Uint8Array): Values {
   return [...keyValues(key), -start.length, start]
 }
 
-/** It ends with a whole character, as a reader may stop there. */
+/** First bytes of an output, cut to whole characters: a reader may stop there. */
 function startOf(bytes: Uint8Array): Uint8Array {
   const limited = bytes.subarray(0, OUTPUT_START_BYTES)
   return limited.subarray(0, limited.length - unfinishedBytes(limited))
@@ -199,7 +199,7 @@ export interface KeptBytes {
   readonly bytes: Uint8Array
 }
 
-/** At most `limit` kept bytes from position `from` on; later bytes if those were deleted. */
+/** Kept bytes from position `from` on, at most `limit`; later bytes if those were deleted. */
 export function* readOutput(key: ExecutionKey, from: number, limit: number): Query<KeptBytes> {
   const [chunks = []] = yield* chunksFrom([{key, from}], from < OUTPUT_START_BYTES)
   const {start, tail} = partsOf(chunks)

@@ -63,7 +63,7 @@ export function* settingsRevision(): Query<number> {
   return Number((yield* metaValue(REVISION)) ?? 0)
 }
 
-/** To be called before the settings change: decisions made with the old ones are not stored any more. */
+/** Called before the settings change: decisions made with the old ones are not stored any more. */
 export function* changeSettings(tx: Transaction): Query<void> {
   yield* all(`SELECT term FROM leader${tx.dialect.forUpdate}`)
   const revision = (yield* settingsRevision()) + 1
