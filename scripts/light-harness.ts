@@ -2,7 +2,8 @@
  * Preloaded into the test files of `npm test`: Node's test harness, whose async hook ignores promises. The
  * hook knows the suite that a test belongs to, and names the test of an uncaught error. To follow every
  * promise takes half the time of a simulated history. Without them, an uncaught error may fail its file
- * instead of its test. It is printed, and as a second reporter this file shows it.
+ * instead of its test. It is printed, and as a second reporter this file shows it. A file that does not
+ * end, such as after a failed test that left its store open, fails instead of holding up the run.
  */
 import asyncHooks from 'node:async_hooks'
 import {syncBuiltinESMExports} from 'node:module'
@@ -26,6 +27,19 @@ function print(error: unknown): void {
 if (isMainThread) {
   process.on('uncaughtExceptionMonitor', print)
   process.on('unhandledRejection', print)
+}
+
+/** Far above the time of any file: three times that of the longest on two busy cores. */
+const FILE_LIMIT_MS = 240_000
+
+// A process that a test forks has the same flags.
+if (isMainThread && process.argv[1]?.endsWith('.test.ts') === true)
+  setTimeout(exitLate, FILE_LIMIT_MS).unref()
+
+function exitLate(): void {
+  const open = process.getActiveResourcesInfo().join(', ')
+  print(new Error(`the file has not ended after ${FILE_LIMIT_MS / 1_000} s. Still open: ${open}`))
+  process.exit(1)
 }
 
 interface Event {

@@ -14,7 +14,7 @@ import {
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {DatabaseSync} from 'node:sqlite'
-import {describe, it, type TestContext} from 'node:test'
+import {afterEach, describe, it, type TestContext} from 'node:test'
 import {bootId} from '../../src/platform/boot-id.ts'
 import {SCHEMA_VERSION} from '../../src/store/sql/migrations.ts'
 import {restoreStore} from '../../src/store/sqlite/backup.ts'
@@ -40,9 +40,14 @@ function folder(context: TestContext): string {
   return path
 }
 
+const openStores: Store[] = []
+// A failed test leaves its stores open, and a store keeps the process alive.
+afterEach(() => Promise.allSettled(openStores.splice(0).map((store) => store.close())))
+
 async function open(dataDir: string, clock = new TurnedClock()) {
   const opened = await openSqliteStore({dataDir, clock, random: countingIds()})
   assert(opened.ok, opened.ok ? '' : opened.problem)
+  openStores.push(opened.store)
   return opened
 }
 
@@ -240,6 +245,7 @@ describe('damage that appears while the store is open', () => {
       const opened = await openSqliteStore({dataDir, ...ports, onDamage})
       assert(opened.ok)
       const {store} = opened
+      openStores.push(store)
       await store.setPaused(true)
       await assert.rejects(call(store), StoreDamaged)
       const before = bytesOf(dataDir)

@@ -38,10 +38,12 @@ const NOBODY = 'nobody'
 export const ROLE = 'belfry'
 
 /**
- * Shell script that ends the server when standard input closes, which means that its parent died.
- * Arguments: the server's command.
+ * Shell script that ends the server when standard input closes, which means that its parent died. Only the
+ * server holds standard error: its end there tells the parent that the server has exited. Arguments: the
+ * server's command.
  */
 export const KEEPER = `"$@" & server=$!
+exec 2>/dev/null
 read -r word
 kill -QUIT $server 2>/dev/null
 wait $server`
@@ -138,6 +140,8 @@ const INITDB_FLAGS = [
   `--username=${ROLE}`,
 ]
 
+const PORT_TRIES = 3
+
 type Settings = Readonly<Record<string, string>>
 
 const SETTINGS: Settings = {
@@ -184,6 +188,19 @@ export class TestPostgres {
   static async start(
     settings: Settings = {},
     files: Readonly<Record<string, string>> = {},
+  ): Promise<TestPostgres> {
+    for (let tries = 1; ; tries += 1)
+      try {
+        return await TestPostgres.#start(settings, files)
+      } catch (error) {
+        // Another process may take the port between the search for a free one and the start.
+        if (tries === PORT_TRIES || !String(error).includes('Address already in use')) throw error
+      }
+  }
+
+  static async #start(
+    settings: Settings,
+    files: Readonly<Record<string, string>>,
   ): Promise<TestPostgres> {
     const postgres = new TestPostgres(await freePort(), settings)
     try {
