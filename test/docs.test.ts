@@ -12,15 +12,13 @@ import {agentCommand, serverCommand} from '../src/config/commands.ts'
 import {LIMITS} from '../src/config/limits.ts'
 import {AUDIT_ACTIONS} from '../src/core/audit.ts'
 import {SYSTEM_TAGS} from '../src/core/node.ts'
-import {reasonSentence} from '../src/core/launch-reasons.ts'
-import {REASONS} from '../src/core/launch-record.ts'
 import {localEvents} from '../src/telemetry/event-bus.ts'
 import {openMetrics} from '../src/telemetry/metrics.ts'
 import {systemClock} from '../src/platform/clock.ts'
 import {partsOf, TABLES} from './docs/tables.ts'
 import {aServer} from './support/server-process.ts'
 import {CLUSTER} from './telemetry/cluster-state.ts'
-import {dotted, isNode, parseSource, readSources, walk} from './tidy/source.ts'
+import {readSources} from './tidy/source.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
@@ -66,52 +64,6 @@ for (const table of TABLES)
     const fix = 'run "node test/docs/write-tables.ts"'
     assert.deepEqual(partsOf(table).rows, table.rows, fix)
   })
-
-/** Text without code marks and targets of links. */
-function unmarked(text: string): string {
-  return text.replaceAll('`', '').replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1')
-}
-
-test('jobs.md lists every reason of a launch', () => {
-  const rows = rowsOf(read('docs/reference/jobs.md'), '## Launch history')
-  sameSet(
-    rows.map(([code]) => code!),
-    REASONS.map((reason) => `\`${reason}\``),
-  )
-  for (const [code, sentence] of rows)
-    assert.equal(unmarked(sentence!), reasonSentence(unmarked(code!)))
-})
-
-/** Names and fields of all events. They exist only as a type, so they are parsed from the source. */
-function catalogue(): ReadonlyMap<string, readonly string[]> {
-  const events = new Map<string, readonly string[]>()
-  const source = parseSource('src/ports/events.ts', read('src/ports/events.ts'))
-  walk(source.tree, (node) => {
-    const id = node['id']
-    if (node.type !== 'TSInterfaceDeclaration' || !isNode(id) || dotted(id) !== 'EventPayloads')
-      return
-    walk(node, (inner, parents) => {
-      if (inner.type !== 'TSPropertySignature' || parents.length !== 2) return
-      const fields: string[] = []
-      walk(inner, (field, within) => {
-        if (field.type === 'TSPropertySignature' && within.length === 3)
-          fields.push(dotted(field['key']))
-      })
-      events.set(dotted(inner['key']), fields)
-    })
-  })
-  return events
-}
-
-test('events.md lists every event with its fields', () => {
-  const events = catalogue()
-  assert.ok(events.size > 10, 'the source was parsed')
-  const rows = rowsOf(read('docs/reference/events.md'))
-  sameSet(
-    rows.map(([name, fields]) => `${name}: ${quoted(fields!).join(', ')}`),
-    [...events].map(([name, fields]) => `\`${name}\`: ${fields.join(', ')}`),
-  )
-})
 
 test('configuration.md names the tags that Belfry sets', () => {
   const section = sectionOf(

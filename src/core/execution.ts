@@ -45,7 +45,12 @@ export function parseExecutionId(text: string): ExecutionKey | null {
   return {group, node: match[2]!, attempt: Number(match[3])}
 }
 
-const LOST_BECAUSE: Readonly<Record<string, string>> = {
+/** Reason codes of executions, each with its clause; docs/reference/jobs.md lists them. */
+export const END_REASONS = {
+  no_executor: 'the node has no such executor',
+  command_not_found: 'command not found',
+  not_started: 'the command could not be started',
+  no_secret: 'a secret of the job was deleted',
   node_stopped: 'the node was stopped before it ended',
   node_drained: 'the node was drained, and the deadline of the drain was over',
   node_restarted: 'the node went down while it ran, and has started again',
@@ -55,16 +60,17 @@ const LOST_BECAUSE: Readonly<Record<string, string>> = {
   not_held: 'the node does not know of it',
   no_target: 'it never started; its node was gone, and no other node could run it',
   cut_off: 'the node was cut off from the cluster, and ended it',
-}
+} as const satisfies Record<string, string>
 
-/** Why an execution is lost, as a clause; an unknown code stays as it is. */
-export function lostBecause(reason: string): string {
-  return LOST_BECAUSE[reason] ?? reason
+/** The clause of a stored reason; an unknown code stays as it is. */
+export function endReasonClause(reason: string): string {
+  const clauses: Readonly<Record<string, string>> = END_REASONS
+  return Object.hasOwn(clauses, reason) ? clauses[reason]! : reason
 }
 
 /** The line that Belfry appends to the output of a lost execution, with its newline. */
 export function lostLine(reason: string): string {
-  return `lost: ${lostBecause(reason)}\n`
+  return `lost: ${endReasonClause(reason)}\n`
 }
 
 /** A stored execution without its output. Instants in ms since the epoch, by the store's clock. */
@@ -84,7 +90,7 @@ export interface ExecutionRecord extends ExecutionKey {
   readonly finishedAt: number | null
   readonly cancelRequestedAt: number | null
   readonly exitCode: number | null
-  /** Reason code that adds to the status, e.g. `node_stopped`; `''` = none. */
+  /** Code of `END_REASONS`, or of another release; `''` = none. */
   readonly reason: string
   /** Text that Belfry adds before and after the command's own output. */
   readonly outputHead: string

@@ -4,58 +4,13 @@
  * time), or by request.
  */
 
-export type LaunchCause = 'schedule' | 'manual' | 'create' | 'parent'
+export const LAUNCH_CAUSES = ['schedule', 'manual', 'create', 'parent'] as const
+export type LaunchCause = (typeof LAUNCH_CAUSES)[number]
 /**
  * `pending` = stored but undecided: a request, or a planned time that waits for a node or for the
  * previous launch.
  */
 export type LaunchDecision = 'pending' | 'launched' | 'skipped' | 'missed'
-
-/**
- * Reason codes of decisions. The stored reason is one of these, optionally followed by `: ` and a
- * sentence for people. Every code is documented in docs/reference/jobs.md.
- */
-export const REASONS = [
-  /** Another launch of a `forbid` job is open. */
-  'forbid',
-  /** No alive node matched the tags before the wait timed out. */
-  'no_target',
-  /** The dependent job was disabled when its parent succeeded. */
-  'disabled',
-  /** The parent succeeded outside the dependent's `starts_at`/`expires_at`. */
-  'outside_window',
-  /** Older than `max_lateness`. */
-  'max_lateness',
-  /** `catch_up` is `skip`. */
-  'catch_up_skip',
-  /** `catch_up` is `latest`, and a newer missed time was launched. */
-  'catch_up_latest',
-  /** `catch_up` is `all`, and only the newest missed times up to the cap are launched. */
-  'catch_up_cap',
-  /** Firing of the job was paused. */
-  'firing_paused',
-  /** A change of the definition moved `next` past a due, undecided time. */
-  'edited',
-  /** The store was restored from a backup; past times never run. */
-  'restored',
-  /** Too many earlier launches of the job wait for a free slot. */
-  'behind',
-  /** Two nodes in a row died under one execution of this launch; the job was disabled. */
-  'quarantined',
-  /** This version or its time zone data cannot read the stored schedule; its due times stay undecided. */
-  'schedule_unreadable',
-  /** The job cannot be decided for another reason, and the others are; its due times stay undecided. */
-  'undecidable',
-  /** The launch waits for the previous open launch (`catch_up: all` with `forbid`). */
-  'waits_for_open',
-  /** The launch waits for a node whose tags match. */
-  'waits_for_node',
-] as const
-export type Reason = (typeof REASONS)[number]
-
-export function reasonText(code: Reason, sentence = ''): string {
-  return sentence === '' ? code : `${code}: ${sentence}`
-}
 
 /** Instants in ms since the epoch, by the store's clock. */
 export interface LaunchRecord {

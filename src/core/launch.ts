@@ -10,11 +10,10 @@ import {
   type DueDecision,
   type LaunchRecord,
   type StoredLaunch,
-  type Reason,
-  reasonText,
   type RequestDecision,
   type Target,
 } from './launch-record.ts'
+import {type Reason, reasonText} from './launch-reasons.ts'
 import {dueUntil, nextPlanned, scheduleOf, undecidedTimes} from './next-time.ts'
 import type {Candidate} from './node.ts'
 import type {Schedule} from './schedule/parse.ts'

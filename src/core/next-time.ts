@@ -4,7 +4,8 @@
  */
 import type {JobRecord, JobSpec, StringMap} from './job.ts'
 import {isUnset, JOB_FIELD_LIST, JOB_FIELDS, type JobField, type JobKey} from './job-fields.ts'
-import type {StoredLaunch, Reason} from './launch-record.ts'
+import type {Reason} from './launch-reasons.ts'
+import type {StoredLaunch} from './launch-record.ts'
 import {parseSchedule, type Schedule, zoneOf} from './schedule/parse.ts'
 
 const ANCHOR_GRAIN_MS = 1000

@@ -6,7 +6,8 @@
  *
  * Failed assertions are isolated too: every leader in turn would end on the same job.
  */
-import {type JobFault, reasonText} from '../core/launch-record.ts'
+import {reasonText} from '../core/launch-reasons.ts'
+import type {JobFault} from '../core/launch-record.ts'
 import {type PendingWork, UnreadableSchedule} from '../core/launch.ts'
 import type {Events} from '../ports/events.ts'
 import type {DueJob} from '../ports/leader-store.ts'

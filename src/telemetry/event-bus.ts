@@ -4,7 +4,8 @@
  * thrown from a later turn of the event loop and ends the process.
  */
 import type {Clock} from '../ports/runtime.ts'
-import type {BelfryEvent, Events} from '../ports/events.ts'
+import type {BelfryEvent} from '../core/events.ts'
+import type {Events} from '../ports/events.ts'
 
 export function localEvents(clock: Clock): Events {
   const listeners = new Set<(event: BelfryEvent) => void>()

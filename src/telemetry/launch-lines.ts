@@ -2,7 +2,7 @@
  * Lines of the log about launches that an operator should see: planned times that were missed, found no node,
  * or were launched late. A job that stays in this state has one line when it begins and one when it ends.
  */
-import type {EventPayloads} from '../ports/events.ts'
+import type {EventPayloads} from '../core/events.ts'
 
 /** Longer than a leader's takeover or a busy minute. */
 const LATE_MS = 60_000

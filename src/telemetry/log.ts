@@ -6,8 +6,8 @@
 import {createRequire} from 'node:module'
 import {pino, type DestinationStream, type Logger} from 'pino'
 import type {LogLevel} from '../config/values.ts'
-import {formatDuration} from '../lib/duration.ts'
-import type {BelfryEvent, EventName, EventPayloads, Events} from '../ports/events.ts'
+import {type BelfryEvent, type EventLevel, type EventRow, EVENTS} from '../core/events.ts'
+import type {Events} from '../ports/events.ts'
 import {formatTime} from '../wire/time.ts'
 import {LaunchLines} from './launch-lines.ts'
 
@@ -79,44 +79,6 @@ function prettyOver(destination: DestinationStream, colorize: boolean): Destinat
   return {write: (line) => destination.write(pretty(line))}
 }
 
-export type Level = Exclude<LogLevel, 'silent' | 'trace'>
-
-/** debug: normal operation. info: events that an operator may look for later. warn: may need intervention. */
-const LEVELS: Readonly<Record<EventName, (event: BelfryEvent) => Level | null>> = {
-  job_stored: () => 'info',
-  job_deleted: () => 'info',
-  job_disabled: () => 'warn',
-  job_undecided: () => 'error',
-  // `LaunchLines` raises some to info.
-  launch_decided: () => 'debug',
-  execution_started: () => 'debug',
-  execution_output: () => null,
-  execution_finished: (event) =>
-    event.name === 'execution_finished' && event.data.status === 'succeeded' ? 'debug' : 'info',
-  execution_abandoned: () => 'warn',
-  execution_changed: () => null,
-  submissions_paused: () => 'info',
-  timezone_changed: () => 'info',
-  firing_paused: () => 'info',
-  firing_resumed: () => 'info',
-  term_began: () => 'info',
-  term_ended: () => 'info',
-  member_changed: () => 'info',
-  scheduling_changed: () => 'info',
-  clock_stepped: () => 'warn',
-  clock_differs: () => 'warn',
-  clock_held: () => 'warn',
-  clock_was_wrong: () => 'warn',
-  certificate_expires: () => 'warn',
-  backup_made: () => 'info',
-  backup_failed: () => 'error',
-  launch_pass_done: () => null,
-  store_committed: () => null,
-  settings_reloaded: () => 'info',
-  reload_failed: () => 'error',
-  step_failed: () => 'error',
-}
-
 /** Rate limit: during an outage, every step fails several times per second. */
 const STEP_FAILED_EVERY_MS = 10_000
 
@@ -130,7 +92,7 @@ export function logEvents(events: Events, logger: Logger): () => void {
   return events.listen((event) => {
     const line = event.name === 'launch_decided' ? launches.lineOf(event.data) : null
     if (line !== null) return logger.info({...fieldsOf(event), ...line.fields}, line.message)
-    const level = LEVELS[event.name](event)
+    const level = levelOf(event)
     if (level === null || !logger.isLevelEnabled(level)) return
     if (event.name !== 'step_failed') return logger[level](fieldsOf(event), messageOf(event))
     const {due, leftOut} = rateLimit(event.data.step, event.at)
@@ -165,35 +127,18 @@ function fieldsOf(event: BelfryEvent): Record<string, unknown> {
   )
 }
 
-type Messages = {readonly [Name in EventName]?: (data: EventPayloads[Name]) => string}
-
-/** Where the name of the event alone would not say what happened. */
-const MESSAGES: Messages = {
-  job_stored: ({created}) => (created ? 'job created' : 'job changed'),
-  job_disabled: () => 'job disabled by Belfry',
-  job_undecided: () => 'the planned times of a job cannot be decided',
-  execution_finished: ({status}) => `execution ended: ${status}`,
-  execution_abandoned: () => 'execution ended by its node without a request',
-  submissions_paused: ({paused}) => (paused ? 'submissions paused' : 'submissions resumed'),
-  term_began: () => 'this server leads now',
-  term_ended: () => 'this server leads no longer',
-  member_changed: ({node, status}) =>
-    `node ${node} ${status === 'left' || status === 'failed' ? 'has' : 'is'} ${status}`,
-  clock_stepped: () => 'the clock of this machine jumped',
-  clock_differs: ({by_ms: byMs}) =>
-    `the clock of this machine is ${formatDuration(Math.round(Math.abs(byMs) / 1_000) * 1_000)} ` +
-    `${byMs > 0 ? 'ahead of' : 'behind'} that of the store. Set it by a time service`,
-  clock_held: () => 'the clock of the store jumped ahead; later planned times wait',
-  certificate_expires: ({setting, days_left: days}) =>
-    days < 0
-      ? `the certificate of ${setting} has expired`
-      : `the certificate of ${setting} expires soon`,
-  backup_made: () => 'scheduled backup made',
-  backup_failed: () => 'scheduled backup failed; it is tried again in 10 minutes',
-  clock_was_wrong: () => 'a wrong clock has decided planned times in the future; those jobs wait',
+function levelOf(event: BelfryEvent): EventLevel | null {
+  const {log} = rowOf(event)
+  return typeof log === 'function' ? log(event.data) : log
 }
 
 function messageOf(event: BelfryEvent): string {
-  const message = MESSAGES[event.name] as ((data: BelfryEvent['data']) => string) | undefined
-  return message?.(event.data) ?? event.name.replaceAll('_', ' ')
+  const {message} = rowOf(event)
+  if (typeof message === 'function') return message(event.data)
+  return message ?? event.name.replaceAll('_', ' ')
+}
+
+/** The row of an event takes the payload of this event. */
+function rowOf({name}: BelfryEvent): EventRow<BelfryEvent['data']> {
+  return EVENTS[name] as EventRow<BelfryEvent['data']>
 }

@@ -7,9 +7,11 @@
  */
 import {Counter, Gauge, Histogram, Registry} from 'prom-client'
 import {FINAL_STATUSES} from '../core/execution.ts'
-import {type LaunchCause, type LaunchDecision, type Reason, REASONS} from '../core/launch-record.ts'
+import {REASON_ROWS, reasonCode} from '../core/launch-reasons.ts'
+import {LAUNCH_CAUSES} from '../core/launch-record.ts'
 import {AGENT_STEPS, SERVER_STEPS, type Step} from '../core/steps.ts'
-import type {BelfryEvent, EventPayloads, Events} from '../ports/events.ts'
+import type {BelfryEvent, EventPayloads} from '../core/events.ts'
+import type {Events} from '../ports/events.ts'
 import {type ClusterState, registerClusterMetrics} from './cluster-metrics.ts'
 import {registerProcessMetrics} from './process-metrics.ts'
 
@@ -29,20 +31,6 @@ const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIO
 
 /** Status classes of replies that have a series with the first reply of a route. */
 const STATUS_CLASSES = ['2xx', '4xx', '5xx']
-
-/** The decisions that a leader makes, by cause: those reasons have a series from the start. */
-const DECISIONS: readonly (readonly [
-  LaunchDecision,
-  readonly LaunchCause[],
-  readonly (Reason | '')[],
-])[] = [
-  ['launched', ['schedule', 'manual', 'create', 'parent'], ['']],
-  ['skipped', ['schedule', 'manual', 'create', 'parent'], ['forbid', 'no_target']],
-  ['skipped', ['schedule', 'parent'], ['disabled', 'firing_paused']],
-  ['skipped', ['schedule'], ['behind']],
-  ['skipped', ['parent'], ['outside_window']],
-  ['missed', ['schedule'], ['max_lateness', 'catch_up_skip', 'catch_up_latest', 'catch_up_cap']],
-]
 
 export interface MetricsOptions {
   readonly events: Events
@@ -144,9 +132,10 @@ function launchHandlers(registry: Registry): Handlers {
     labelNames: ['decision', 'cause', 'reason'],
     registers: [registry],
   })
-  for (const [decision, causes, reasons] of DECISIONS)
-    for (const cause of causes)
-      for (const reason of reasons) launches.inc({decision, cause, reason}, 0)
+  for (const cause of LAUNCH_CAUSES) launches.inc({decision: 'launched', cause, reason: ''}, 0)
+  for (const [reason, {decides}] of REASON_ROWS)
+    for (const cause of decides?.causes ?? [])
+      launches.inc({decision: decides!.decision, cause, reason}, 0)
   const lag = new Histogram({
     name: 'belfry_start_lag_seconds',
     help: 'From the planned time to the commit of its launch, for launches by schedule',
@@ -169,7 +158,8 @@ function launchHandlers(registry: Registry): Handlers {
       // A pending launch is counted when it is decided, so it does not count twice.
       if (data.decision === 'pending') return
       // Not by `count`: a growing row is emitted again with its total count.
-      const reason = codeOf(data.reason)
+      // A row of another release may have another code.
+      const reason = data.reason === '' ? '' : (reasonCode(data.reason) ?? 'other')
       launches.inc({decision: data.decision, cause: data.cause, reason})
       if (reason === 'behind') behind.inc()
       if (data.decision === 'launched' && data.cause === 'schedule')
@@ -179,12 +169,6 @@ function launchHandlers(registry: Registry): Handlers {
       if (data.due + data.requests > 0) pass.observe(data.duration_ms / MS_PER_SECOND)
     },
   }
-}
-
-/** The code of a stored reason, which may have a sentence. A row of another release may have another code. */
-function codeOf(reason: string): Reason | '' | 'other' {
-  const [code = ''] = reason.split(':')
-  return code === '' ? '' : (REASONS.find((known) => known === code) ?? 'other')
 }
 
 /**

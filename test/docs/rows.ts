@@ -1,4 +1,5 @@
 /** Rows of the tables in docs/reference that are written from tables in the code. */
+import type {EventRow} from '../../src/core/events.ts'
 import type {Option} from '../../src/config/option.ts'
 import {environmentName} from '../../src/config/options.ts'
 import type {JobField} from '../../src/core/job-fields.ts'
@@ -72,7 +73,24 @@ export function errorRow(
   return tableRow([`\`${code}\``, String(row.status), row.when, row.fix])
 }
 
+export function eventRow(name: string, fields: readonly string[], row: EventRow<never>): string {
+  const {log, logged = typeof log === 'string' ? log : '', shownTo, when} = row
+  return tableRow([
+    `\`${name}\``,
+    fields.map((field) => `\`${field}\``).join(', '),
+    logged,
+    audience(shownTo),
+    when,
+  ])
+}
+
+function audience(shownTo: EventRow<never>['shownTo']): string {
+  if (shownTo === null) return 'no stream'
+  if (typeof shownTo === 'object') return `\`${shownTo[0]}\` on \`${shownTo[1]}\``
+  return {job: 'the job', all_jobs: 'all jobs', any: 'any'}[shownTo]
+}
+
 /** Row of a Markdown table; a cell without text is one blank. */
-function tableRow(cells: readonly string[]): string {
+export function tableRow(cells: readonly string[]): string {
   return `|${cells.map((cell) => (cell === '' ? ' |' : ` ${cell} |`)).join('')}`
 }

@@ -6,7 +6,13 @@ import {LIMITS} from '../../src/config/limits.ts'
 import {CONFIG_OPTION, OPTIONS} from '../../src/config/options.ts'
 import {ERROR_CODES} from '../../src/core/error-codes.ts'
 import {JOB_FIELD_LIST} from '../../src/core/job-fields.ts'
-import {errorRow, jobFieldRow, limitRow, settingRow} from './rows.ts'
+import {END_REASONS} from '../../src/core/execution.ts'
+import {EVENTS} from '../../src/core/events.ts'
+import {REASON_ROWS} from '../../src/core/launch-reasons.ts'
+import {eventFields} from './event-fields.ts'
+import {errorRow, eventRow, jobFieldRow, limitRow, settingRow, tableRow} from './rows.ts'
+
+const FIELDS = eventFields()
 
 interface Table {
   /** File in docs/reference. */
@@ -41,6 +47,21 @@ export const TABLES: readonly Table[] = [
     page: 'jobs.md',
     below: '## Fields you can write',
     rows: JOB_FIELD_LIST.map(jobFieldRow),
+  },
+  {
+    page: 'events.md',
+    below: '## All events',
+    rows: Object.entries(EVENTS).map(([name, row]) => eventRow(name, FIELDS[name]!, row)),
+  },
+  {
+    page: 'jobs.md',
+    below: 'The reasons of launches:',
+    rows: REASON_ROWS.map(([code, {means}]) => tableRow([`\`${code}\``, means])),
+  },
+  {
+    page: 'jobs.md',
+    below: 'The reasons of executions:',
+    rows: Object.entries(END_REASONS).map(([code, clause]) => tableRow([`\`${code}\``, clause])),
   },
 ]
 

@@ -1,5 +1,6 @@
 /** Events port that records every event in order. */
-import type {BelfryEvent, EventName, EventPayloads, Events} from '../../src/ports/events.ts'
+import type {BelfryEvent, EventName, EventPayloads} from '../../src/core/events.ts'
+import type {Events} from '../../src/ports/events.ts'
 
 export class RecordedEvents implements Events {
   readonly all: {readonly name: EventName; readonly data: EventPayloads[EventName]}[] = []

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import {once} from 'node:events'
 import {test} from 'node:test'
 import {Worker} from 'node:worker_threads'
-import type {BelfryEvent} from '../../src/ports/events.ts'
+import type {BelfryEvent} from '../../src/core/events.ts'
 import {localEvents} from '../../src/telemetry/event-bus.ts'
 
 const clock = {now: () => 1234, monotonicMs: () => 0, after: () => ({cancel: () => {}})}

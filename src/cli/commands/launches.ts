@@ -1,6 +1,6 @@
 /** `belfry jobs launches`: what became of planned times and requests. */
 import type {Command} from 'commander'
-import {lostBecause} from '../../core/execution.ts'
+import {endReasonClause} from '../../core/execution.ts'
 import {reasonSentence} from '../../core/launch-reasons.ts'
 import {type ExecutionJson, LAUNCH_DECISIONS, type LaunchJson} from '../../wire/execution.ts'
 import {path} from '../client.ts'
@@ -87,19 +87,11 @@ function inBrackets(text: string): string {
   return text === '' ? '' : ` (${text})`
 }
 
-const END_REASONS: Readonly<Record<string, string>> = {
-  no_executor: 'the node has no such executor',
-  no_secret: 'a secret of the job was deleted',
-  command_not_found: 'command not found',
-  not_started: 'the command could not be started',
-}
-
 /** The exit code of a failure, or why it is lost; `''` = the status says all. Older servers send neither. */
 export function endReason(
   end: Pick<ExecutionJson, 'status'> & Partial<Pick<ExecutionJson, 'exit_code' | 'reason'>>,
 ): string {
   const {reason = '', exit_code: exitCode = null} = end
-  if (end.status === 'lost') return lostBecause(reason)
-  if (reason !== '') return END_REASONS[reason] ?? reason
+  if (reason !== '' || end.status === 'lost') return endReasonClause(reason)
   return exitCode === null || exitCode === 0 ? '' : `exit code ${exitCode}`
 }

@@ -7,11 +7,11 @@ import {Readable} from 'node:stream'
 import type {FastifyReply, FastifyRequest} from 'fastify'
 import {decide, isShown, type Principal, readableJobs} from '../../core/access/authorization.ts'
 import {DomainError} from '../../core/errors.ts'
-import type {Capability} from '../../core/access/policy.ts'
+import {type BelfryEvent, EVENTS} from '../../core/events.ts'
 import type {AccessTable} from '../../identity/token-cache.ts'
 import type {Followed} from '../../operations/follow.ts'
 import type {Operations} from '../../operations/operations.ts'
-import type {BelfryEvent, EventName, Events} from '../../ports/events.ts'
+import type {Events} from '../../ports/events.ts'
 import type {Clock} from '../../ports/runtime.ts'
 import {encodeExecution} from '../../wire/execution.ts'
 import {formatTime} from '../../wire/time.ts'
@@ -25,27 +25,6 @@ const STREAM_RETRY_SECONDS = 5
 const KEEP_ALIVE_MS = 15_000
 /** An SSE comment, which clients ignore. */
 const KEEP_ALIVE = Buffer.from(': \n\n')
-
-/** Too frequent for a stream, and only of interest as metrics. */
-const NOT_STREAMED: ReadonlySet<EventName> = new Set(['store_committed', 'launch_pass_done'])
-/** Its text may name anything. */
-const INTERNAL: ReadonlySet<EventName> = new Set([
-  'step_failed',
-  'reload_failed',
-  'firing_paused',
-  'firing_resumed',
-  'backup_made',
-  'backup_failed',
-])
-
-/** Events that show what a route of its own shows: a caller needs the right to that route. */
-const OF_ROUTES: Readonly<Partial<Record<EventName, readonly [Capability, path: string]>>> = {
-  member_changed: ['list', '/v1/members'],
-  scheduling_changed: ['list', '/v1/members'],
-  term_began: ['list', '/v1/members'],
-  term_ended: ['list', '/v1/members'],
-  submissions_paused: ['read', '/v1/pause'],
-}
 
 /** `GET /v1/events`: the events of this server. Each event is encoded once, for all clients. */
 export class EventStreams {
@@ -96,7 +75,7 @@ export class EventStreams {
   }
 
   #push(event: BelfryEvent): void {
-    if (NOT_STREAMED.has(event.name)) return
+    if (EVENTS[event.name].shownTo === null) return
     const bytes = Buffer.from(encodeEvent(event))
     for (const [stream, caller] of this.#open) if (this.#shows(caller, event)) push(stream, bytes)
   }
@@ -106,11 +85,12 @@ export class EventStreams {
     if (caller.kind === 'management') return true
     const principal = this.#access.current(caller)
     if (principal === null) return false
-    const needed = OF_ROUTES[name]
-    if (needed !== undefined) return decide(principal, ...needed).allowed
+    const {shownTo} = EVENTS[name]
+    if (shownTo === null || shownTo === 'any') return shownTo === 'any'
+    if (typeof shownTo === 'object') return decide(principal, ...shownTo).allowed
     const jobs = readableJobs(principal)
     if (jobs === null) return true
-    return 'job' in data ? isShown(jobs, data.job) : !INTERNAL.has(name)
+    return shownTo === 'job' && 'job' in data && isShown(jobs, data.job)
   }
 
   #repeat(sendKeepAlive: () => void): () => void {

@@ -1,6 +1,6 @@
 /** The launcher alone over a store on disk: cost of one pass, and of catching up after a week of downtime. */
 import type {CatchUp} from '../../../src/core/job.ts'
-import type {BelfryEvent} from '../../../src/ports/events.ts'
+import type {BelfryEvent} from '../../../src/core/events.ts'
 import {aSpec, FlowNode, submitting} from '../flow-node.ts'
 import {answerQuestions} from '../link.ts'
 

@@ -3,7 +3,7 @@
  * jobs in the order of their ids: concurrent batches wait for each other but never deadlock.
  */
 import type {JobStatus} from '../../../core/job.ts'
-import {reasonText} from '../../../core/launch-record.ts'
+import {reasonText} from '../../../core/launch-reasons.ts'
 import {planDefinition} from '../../../core/next-time.ts'
 import {assert} from '../../../lib/assert.ts'
 import {recordChange, replacedBy} from '../access/audit.ts'
