@@ -32,8 +32,9 @@ if (isMainThread) {
 /** Far above the time of any file: three times that of the longest on two busy cores. */
 const FILE_LIMIT_MS = 240_000
 
-// A process that a test forks has the same flags.
-if (isMainThread && process.argv[1]?.endsWith('.test.ts') === true)
+// The runner and the processes that a test forks have the same flags.
+const isTestFile = process.argv[1]?.endsWith('.test.ts') === true
+if (isMainThread && isTestFile && process.env['NODE_TEST_CONTEXT'] !== undefined)
   setTimeout(exitLate, FILE_LIMIT_MS).unref()
 
 function exitLate(): void {
