@@ -158,8 +158,8 @@ export function encodeLaunchExecution(record: ExecutionRecord): LaunchExecutionJ
 
 /** The backoff of a retry that waits. A release or a move sets `notBefore` of first attempts too. */
 function retryTime(record: ExecutionRecord): {not_before?: string} {
-  const {status, attempt, notBefore, createdAt} = record
-  const waits = status === 'pending' && attempt > 1 && notBefore > createdAt
+  const {status, attempt, notBefore} = record
+  const waits = status === 'pending' && attempt > 1
   return waits ? {not_before: formatTime(notBefore)} : {}
 }
 

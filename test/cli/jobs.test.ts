@@ -59,6 +59,9 @@ test('runs list says when a retry starts', async (t) => {
   assert.match((await run('runs', 'show', 'a', json[0].id)).out, /^retry +2026-03-01 12:00:0/m)
   await api.clock.advance(10_000)
   assert.match((await run('runs', 'list', 'a', '--status', 'all')).out, /pending .*retry due/)
+  await api.claim()
+  const [running] = (await api.get('/v1/jobs/a/executions?status=running')).json
+  assert.deepEqual([running.attempt, running.not_before], [2, undefined])
 })
 
 test('runs show prints the last lines of the output on request', async (t) => {
