@@ -1,6 +1,7 @@
 /** Agent and server processes: join, run, crash on either side, leave. */
 import assert from 'node:assert/strict'
 import {cpSync, mkdirSync, statSync, writeFileSync} from 'node:fs'
+import {connect, createServer, type AddressInfo} from 'node:net'
 import {join} from 'node:path'
 import {describe, test} from 'node:test'
 import {CERTIFICATE, PRIVATE_KEY} from '../support/certificate.ts'
@@ -31,7 +32,37 @@ async function member(server: ServerProcess, name: string): Promise<Answer['json
   return json.find((each: Answer['json']) => each.Name === name)
 }
 
+/** URL of a proxy to `server` that moves the clock in its heartbeat replies by `byMs`. */
+async function withOtherClock(t: Owner, server: ServerProcess, byMs: number): Promise<string> {
+  const {hostname, port} = new URL(server.url)
+  const proxy = createServer((caller) => {
+    const target = connect(Number(port), hostname)
+    const end = () => {
+      caller.destroy()
+      target.destroy()
+    }
+    for (const socket of [caller, target]) socket.on('error', end).on('close', end)
+    caller.pipe(target)
+    target.on('data', (bytes) => {
+      const text = bytes.toString('latin1')
+      const moved = text.replace(/(?<="now":)\d{13}/g, (now) => String(Number(now) + byMs))
+      caller.write(moved, 'latin1')
+    })
+    t.after(end)
+  })
+  await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve))
+  t.after(() => proxy.close())
+  return `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`
+}
+
 describe('agent process', {concurrency: 2}, () => {
+  test('warns of a clock that differs from that of its server', async (t) => {
+    const server = await aServer(t)
+    const agent = await anAgent(t, [await withOtherClock(t, server, 3_600_000)])
+    const warns = /the clock of this machine is (1h|59m\S*) behind that of the store/
+    await until('it warns', () => warns.test(agent.program.stderr()), 60_000)
+  })
+
   test('joins, runs a job by tag, streams output, reports the end, and leaves', async (t) => {
     const server = await aServer(t)
     const agent = await anAgent(t, [server.url], far)
