@@ -15,7 +15,7 @@ import {beat, join} from '../../src/store/sql/cluster/members.ts'
 import {MIGRATIONS} from '../../src/store/sql/migrations.ts'
 import {DEFAULT_LIMITS, type Query, type Transaction} from '../../src/store/sql/query.ts'
 import {restore} from '../../src/store/sql/jobs/restore-jobs.ts'
-import {submitAll} from '../../src/store/sql/jobs/submit.ts'
+import {submit} from '../../src/store/sql/jobs/submit.ts'
 import {Connection, sqliteDialect} from '../../src/store/sqlite/connection.ts'
 import {aSpec, HOUR} from './exercise-store/scene.ts'
 
@@ -58,7 +58,7 @@ test('a restore of many jobs takes as many statements as a restore of one', () =
 
 test('submits of many jobs take as many statements as a submit of one', () => {
   const submitting = (count: number, over: Partial<JobSpec>) => (tx: Transaction) =>
-    submitAll(
+    submit(
       tx,
       Array.from({length: count}, (_, index) => ({
         spec: aSpec(`job-${index}`, over),

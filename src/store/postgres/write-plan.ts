@@ -3,6 +3,7 @@
  * merged into one query, and the locks taken first. Knows neither the connection nor its failures.
  */
 import {withReceipt} from '../sql/jobs/idempotency.ts'
+import {conflictFreeBatches} from '../../lib/conflict-free.ts'
 import {type WriteName, WRITES} from '../sql/methods.ts'
 import {type Query, send, type Transaction} from '../sql/query.ts'
 
@@ -39,7 +40,7 @@ function itemCount({name, input}: Write): number {
   return WRITES[name].isList ? listOf(input).length : 1
 }
 
-/** Sorted by the key of the method; calls of one list method are merged. */
+/** Sorted by the key of the method; calls of one method that have no conflict are merged. */
 export function entriesOf(writes: readonly Write[]): BatchEntry[] {
   const entries: BatchEntry[] = []
   for (const write of sorted(writes)) {
@@ -48,7 +49,12 @@ export function entriesOf(writes: readonly Write[]): BatchEntry[] {
       entries[entries.length - 1] = {name: write.name, writes: [...last.writes, write]}
     else entries.push(singleEntry(write))
   }
-  return entries
+  return entries.flatMap(({name, writes: merged}) =>
+    conflictFreeBatches(merged, ({input}) => WRITES[name].conflictKeys(...input)).map((batch) => ({
+      name,
+      writes: batch,
+    })),
+  )
 }
 
 function isMerged(name: WriteName): boolean {

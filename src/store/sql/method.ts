@@ -77,6 +77,8 @@ export interface WriteMethod<Input extends readonly unknown[], Result> {
   readonly isList: boolean
   /** Query for several calls, given their only arguments, with one result for each, in order. */
   merged?(tx: Transaction, inputs: readonly Input[0][]): Query<readonly Result[]>
+  /** Keys that no two calls of one `merged` share; `null` = the call is alone. */
+  readonly conflictKeys: (...input: Input) => readonly string[] | null
   /** Idempotent for this input: a commit with an unknown outcome is resolved by repeating the write. */
   readonly isRepeatable: (...input: Input) => boolean
   /**
@@ -171,6 +173,7 @@ export function write<Input extends readonly unknown[], Result>(
     query,
     isShared: false,
     isList: false,
+    conflictKeys: () => [],
     definitionLock: () => 'exclusive',
     keyLock: () => null,
     isRepeatable: () => true,
@@ -186,6 +189,18 @@ export function write<Input extends readonly unknown[], Result>(
     namesSecrets: false,
     ...options,
   }
+}
+
+/** A write whose query takes the only arguments of several calls, and returns a result for each, in order. */
+export function mergedWrite<Item, Result>(
+  query: QueryFunction<[items: readonly Item[]], readonly Result[]>,
+  options: WriteOptions<[item: Item], Result>,
+): WriteMethod<[item: Item], Result> {
+  const single = function* (tx: Transaction, item: Item): Query<Result> {
+    const [result] = yield* query(tx, [item])
+    return result!
+  }
+  return write(single, {...options, merged: query})
 }
 
 export function listWrite<Item, Answer>(

@@ -44,6 +44,7 @@ import {
   listWrite,
   longRead,
   LONG_WRITE_MS,
+  mergedWrite,
   nodeRead,
   ownRead,
   read,
@@ -55,7 +56,7 @@ import type {Query, Transaction} from './query.ts'
 import {applyReassignments, endStuck, loadStuck} from './launches/reassign.ts'
 import {restore} from './jobs/restore-jobs.ts'
 import * as stored from './access/secrets.ts'
-import {isIndependent, previewSubmit, submit, submitAll} from './jobs/submit.ts'
+import {conflictKeys, isIndependent, previewSubmit, submit} from './jobs/submit.ts'
 import {backupState, recordBackup} from './cluster/backup-state.ts'
 import {
   agreeSignInKey,
@@ -72,10 +73,10 @@ import {loadDue, loadRequests} from './launches/undecided.ts'
 import {usage} from './cluster/usage.ts'
 
 export const METHODS = {
-  submit: write(submit, {
+  submit: mergedWrite(submit, {
     queue: 'jobs',
     isShared: true,
-    merged: submitAll,
+    conflictKeys,
     isRepeatable: hasKey,
     jobNames: ({spec}) => [spec.name],
     definitionLock: ({spec}) => (isIndependent(spec) ? 'shared' : 'exclusive'),
@@ -251,6 +252,7 @@ interface AnyWrite extends Pick<
 > {
   query(tx: Transaction, ...input: readonly unknown[]): Query<unknown>
   merged?(tx: Transaction, inputs: readonly unknown[]): Query<readonly unknown[]>
+  conflictKeys(...input: readonly unknown[]): readonly string[] | null
   isRepeatable(...input: readonly unknown[]): boolean
   definitionLock(...input: readonly unknown[]): 'exclusive' | 'shared' | 'none'
   keyLock(...input: readonly unknown[]): string | null

@@ -4,6 +4,7 @@
  */
 import type {MemberRecord} from '../../../core/node.ts'
 import {formatDuration} from '../../../lib/duration.ts'
+import {conflictFreeBatches} from '../../../lib/conflict-free.ts'
 import type {
   BeatReply,
   JoinRequest,
@@ -115,29 +116,18 @@ function* aliveIncarnation(
  */
 export function* beat(tx: Transaction, beats: readonly Heartbeat[]): Query<readonly BeatReply[]> {
   const replies: BeatReply[] = []
-  for (const round of roundsOf(beats)) {
+  const indexed = beats.map((each, index) => ({...each, index}))
+  // Heartbeats of one node follow each other: the last one is applied last.
+  for (const batch of conflictFreeBatches(indexed, ({nodeId}) => [nodeId])) {
     const updated = yield* oneEach(
       `UPDATE members SET heartbeat_at = ?, status = ?
         WHERE id = ? AND incarnation = ? AND ${PRESENT} RETURNING id`,
-      round.map(({nodeId, incarnation, status}) => [tx.now, status, nodeId, incarnation]),
+      batch.map(({nodeId, incarnation, status}) => [tx.now, status, nodeId, incarnation]),
     )
-    for (const [at, each] of round.entries())
+    for (const [at, each] of batch.entries())
       replies[each.index] = updated[at] === null ? yield* returnMember(tx, each) : 'ok'
   }
   return replies
-}
-
-/** Splits heartbeats into rounds with one of each node, in order, so that the last one is applied last. */
-function roundsOf(beats: readonly Heartbeat[]): (Heartbeat & {readonly index: number})[][] {
-  const rounds: (Heartbeat & {readonly index: number})[][] = []
-  const counts = new Map<string, number>()
-  for (const [index, each] of beats.entries()) {
-    const before = counts.get(each.nodeId) ?? 0
-    counts.set(each.nodeId, before + 1)
-    rounds[before] ??= []
-    rounds[before].push({...each, index})
-  }
-  return rounds
 }
 
 /** Heartbeat of a member that is not present. Two identities are never present under one name. */

@@ -11,6 +11,7 @@ import {
   OUTPUT_START_BYTES,
 } from '../../../core/execution.ts'
 import {unfinishedBytes} from '../../../wire/execution.ts'
+import {conflictFreeBatches} from '../../../lib/conflict-free.ts'
 import type {ExecutionView} from '../../../ports/history-store.ts'
 import type {OutputAppend} from '../../../ports/node-store.ts'
 import {
@@ -37,12 +38,13 @@ export function* appendOutput(
   const rows = yield* lockRunning(tx, items)
   const known = new Map<string, number>()
   rows.forEach((row, i) => row !== null && known.set(keyText(items[i]!.key), row.output_bytes))
-  for (const round of rounds(items.filter((_item, index) => rows[index] !== null))) {
-    const ranges = round.map((item) => {
+  const running = items.filter((_item, index) => rows[index] !== null)
+  for (const batch of conflictFreeBatches(running, ({key}) => [keyText(key)])) {
+    const ranges = batch.map((item) => {
       return {...item, knownBytes: known.get(keyText(item.key))!}
     })
     const ends = yield* extendOutput(tx, ranges)
-    round.forEach(({key}, index) => known.set(keyText(key), ends[index]!))
+    batch.forEach(({key}, index) => known.set(keyText(key), ends[index]!))
   }
   const changed = new Map<string, [number, ...ReturnType<typeof keyValues>]>()
   items.forEach(({key}, index) => {
@@ -79,21 +81,6 @@ function compareKeys(a: ExecutionKey, b: ExecutionKey): number {
   if (a.group !== b.group) return a.group - b.group
   if (a.node !== b.node) return a.node < b.node ? -1 : 1
   return a.attempt - b.attempt
-}
-
-/** Splits the items, in order, into rounds with at most one item of each execution. */
-function rounds(items: readonly OutputAppend[]): OutputAppend[][] {
-  const result: OutputAppend[][] = []
-  const nextRound = new Map<string, number>()
-  for (const item of items) {
-    const text = keyText(item.key)
-    const index = nextRound.get(text) ?? 0
-    nextRound.set(text, index + 1)
-    const round = result[index]
-    if (round === undefined) result.push([item])
-    else round.push(item)
-  }
-  return result
 }
 
 /**

@@ -32,44 +32,15 @@ import {all, type Query, sendEach, together, type Transaction} from '../query.ts
 import {INSERT_LAUNCH, launchValues} from '../rows.ts'
 import {isPaused, zoning} from '../cluster/settings.ts'
 
-export function* submit(tx: Transaction, request: SubmitRequest): Query<SubmitResult> {
-  const [result] = yield* submitAll(tx, [request])
-  return result!
-}
-
-/** Results per request, as if they were submitted one after another. */
-export function* submitAll(
-  tx: Transaction,
-  requests: readonly SubmitRequest[],
-): Query<SubmitResult[]> {
-  const results: SubmitResult[] = []
-  for (const wave of wavesOf(requests)) results.push(...(yield* submitWave(tx, wave)))
-  return results
-}
-
 /** True unless whether the definition is valid depends on other definitions. */
 export function isIndependent({parentJob, ephemeral}: JobSpec): boolean {
   return parentJob === '' && !ephemeral
 }
 
-/** Splits requests, in order, so that no request of a wave depends on another one of it. */
-function wavesOf(requests: readonly SubmitRequest[]): SubmitRequest[][] {
-  const waves: SubmitRequest[][] = []
-  let seen = new Set<string>()
-  let isOpen = false
-  for (const request of requests) {
-    const {spec, idempotency} = request
-    const ids = [spec.name, ...(idempotency === null ? [] : [keyOf(idempotency).join(' ')])]
-    const isAlone = !isIndependent(spec)
-    if (!isOpen || isAlone || ids.some((id) => seen.has(id))) {
-      waves.push([])
-      seen = new Set()
-    }
-    waves.at(-1)!.push(request)
-    for (const id of ids) seen.add(id)
-    isOpen = !isAlone
-  }
-  return waves
+/** Keys that two requests of one query cannot share; `null` = it depends on other definitions. */
+export function conflictKeys({spec, idempotency}: SubmitRequest): readonly string[] | null {
+  if (!isIndependent(spec)) return null
+  return [spec.name, ...(idempotency === null ? [] : [keyOf(idempotency).join(' ')])]
 }
 
 interface Stored {
@@ -81,8 +52,11 @@ interface Stored {
   readonly change: Change | null
 }
 
-/** Requests of different names and keys; one whose validity depends on other jobs is alone. */
-function* submitWave(tx: Transaction, requests: readonly SubmitRequest[]): Query<SubmitResult[]> {
+/** Stores requests without conflicts (`conflictKeys`). Returns a result for each, in order. */
+export function* submit(
+  tx: Transaction,
+  requests: readonly SubmitRequest[],
+): Query<readonly SubmitResult[]> {
   const names = requests.map(({spec}) => spec.name)
   const running = requests.filter(({runOnCreate}) => runOnCreate)
   // Numbers are taken before it is known who needs one: that saves a round trip, and gaps do not matter.

@@ -5,6 +5,7 @@
 import {lostLine} from '../../../core/execution.ts'
 import type {MemberStatus} from '../../../core/node.ts'
 import type {StuckExecution} from '../../../core/reassign.ts'
+import {conflictFreeBatches} from '../../../lib/conflict-free.ts'
 import type {Applied, LeaderStore, StuckPosition} from '../../../ports/leader-store.ts'
 import type {FinishOutcome} from '../../../ports/node-store.ts'
 import {loadFinishBatch, writeFinishBatch} from '../executions/finish-rows.ts'
@@ -148,33 +149,20 @@ export function* applyReassignments(
 ): Query<readonly Applied[]> {
   yield* fence(tx, term)
   const applied: Applied[] = []
-  for (const round of roundsOf(moves)) {
+  const indexed = moves.map((move, index) => ({...move, index}))
+  // Moves of one launch follow each other: two may take the same name and attempt.
+  for (const batch of conflictFreeBatches(indexed, ({key}) => [key.group])) {
     const moved = yield* oneEach(
       MOVE,
-      round.map(({key, to: {nodeId, nodeName}}) => {
+      batch.map(({key, to: {nodeId, nodeName}}) => {
         const taken = [key.group, nodeName, key.attempt]
         return [nodeId, nodeName, tx.now, tx.now, ...keyValues(key), ...taken]
       }),
     )
-    for (const [at, {index}] of round.entries())
+    for (const [at, {index}] of batch.entries())
       applied[index] = moved[at] === null ? 'conflict' : 'applied'
   }
   return applied
-}
-
-type Move = ReassignmentsRequest['moves'][number]
-
-/** Splits moves into rounds with one of each launch: two of a launch may take the same name and attempt. */
-function roundsOf(moves: readonly Move[]): (Move & {readonly index: number})[][] {
-  const rounds: (Move & {readonly index: number})[][] = []
-  const counts = new Map<number, number>()
-  for (const [index, move] of moves.entries()) {
-    const before = counts.get(move.key.group) ?? 0
-    counts.set(move.key.group, before + 1)
-    rounds[before] ??= []
-    rounds[before].push({...move, index})
-  }
-  return rounds
 }
 
 /** No retry follows, so no jitter is needed. */
