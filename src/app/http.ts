@@ -4,29 +4,28 @@
  */
 import {Server as TlsServer} from 'node:tls'
 import {AGENT_PATH} from '../agents/protocol.ts'
+import {atMostEvery} from '../lib/at-most-every.ts'
 import {AgentHub} from '../agents/server/hub.ts'
 import type {Limits} from '../config/limits.ts'
-import {backupProblem} from '../core/backup.ts'
 import type {Config} from '../config/server.ts'
 import {countTargets} from '../core/target.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
 import {OidcSignIn, type SignInFailed} from '../http/security/oidc.ts'
 import type {ReadyState, SentReply} from '../http/options.ts'
+import {Readiness} from '../http/readiness.ts'
 import {RefusalLog} from '../http/security/refusals.ts'
 import {createHttpServer} from '../http/server.ts'
 import {announceFinished} from '../node/finisher.ts'
 import {recoverNode} from '../node/recover.ts'
 import {AccessTable} from '../identity/token-cache.ts'
 import {createOperations} from '../operations/operations.ts'
-import {boundedCount} from '../operations/totals.ts'
 import type {SecretVault} from '../platform/secret-vault.ts'
 import {VERSION} from '../platform/version.ts'
-import type {Events} from '../ports/events.ts'
-import type {Clock} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
 import type {ProcessorRegistry} from '../processors/registry.ts'
 import {CertificateWatch} from '../telemetry/certificate-watch.ts'
-import type {ClusterState} from '../telemetry/cluster-metrics.ts'
+import {boundedCount} from '../telemetry/bounded-count.ts'
+import {clusterStateOf, type StateOptions} from '../telemetry/cluster-state.ts'
 import {openMetrics} from '../telemetry/metrics.ts'
 import {bind, type Bound} from './bind.ts'
 import type {Log} from '../telemetry/log.ts'
@@ -144,7 +143,7 @@ function openServerMetrics(
   const metrics = openMetrics({
     events,
     version: VERSION,
-    server: {cluster: clusterStateOf(parts, totals), agentsConnected},
+    server: {cluster: clusterStateOf(stateOptionsOf(parts), totals), agentsConnected},
     certificateExpiresAt: () => certificate.expiresAt,
   })
   return {metrics, certificate}
@@ -225,112 +224,16 @@ const REFUSED_LOG_EVERY_MS = 10_000
 /** Callers need no token to fail. */
 const SIGN_IN_LOG_EVERY_MS = 1_000
 
-function atMostEvery<Input extends readonly unknown[]>(
-  clock: Clock,
-  intervalMs: number,
-  action: (...input: Input) => void,
-): (...input: Input) => void {
-  let lastAt = -Infinity
-  return (...input) => {
-    const now = clock.monotonicMs()
-    if (now - lastAt < intervalMs) return
-    lastAt = now
-    action(...input)
-  }
-}
-
-/** Age of the newest launch pass above which the leader is not ready: twice the poll interval. */
-const PASS_AGE_MAX_MS = 2_000
-/** How long readiness shows that jobs are behind. */
-const BEHIND_SHOWN_MS = 60_000
-/** Lifetime of a cached result: probes cost at most one write a second. */
-const FRESH_MS = 1_000
-
-/** Readiness of this server: the store answers and, on the leader, launch passes are recent. */
-export class Readiness {
-  readonly #clock: Clock
-  /** Monotonic instant of the newest launch pass. */
-  #passedAt: number
-  /** Monotonic instant of the newest decision that skipped a time because its job is behind. */
-  #behindAt = -Infinity
-  #cached: {result: Promise<ReadyState>; at: number} | null = null
-  #wasOk = true
-  readonly #onChange: (state: ReadyState) => void
-
-  /** `onChange` is called when a check finds the server no longer ready, or ready again. */
-  constructor(clock: Clock, events: Events, onChange: (state: ReadyState) => void) {
-    this.#clock = clock
-    this.#onChange = onChange
-    this.#passedAt = clock.monotonicMs()
-    events.listen(({name, data}) => {
-      if ('reason' in data && data.reason === 'behind') this.#behindAt = clock.monotonicMs()
-      // A new leader has made no pass yet: its term counts from the beginning.
-      if (name === 'launch_pass_done' || name === 'term_began') this.#passedAt = clock.monotonicMs()
-    })
-  }
-
-  /** Never rejects. */
-  check(store: Pick<Store, 'probe'>, isLeader: boolean): Promise<ReadyState> {
-    const now = this.#clock.monotonicMs()
-    if (this.#cached === null || now - this.#cached.at >= FRESH_MS)
-      this.#cached = {result: this.#probe(store, isLeader), at: now}
-    return this.#cached.result
-  }
-
-  async #probe(store: Pick<Store, 'probe'>, isLeader: boolean): Promise<ReadyState> {
-    const checks: Record<string, string> = {store: 'ok'}
-    // Messages of the store name databases, addresses and files.
-    let cause = ''
-    try {
-      await store.probe()
-    } catch (error) {
-      checks['store'] = 'not readable and writable'
-      cause = `: ${error instanceof Error ? error.message : String(error)}`
-    }
-    if (isLeader) {
-      const ageMs = this.#clock.monotonicMs() - this.#passedAt
-      checks['launch'] = ageMs <= PASS_AGE_MAX_MS ? 'ok' : `no pass for ${Math.round(ageMs)} ms`
-    }
-    const ok = Object.values(checks).every((check) => check === 'ok')
-    // Not a reason to be unready: sending requests to another server would start nothing more.
-    const isBehind = this.#clock.monotonicMs() - this.#behindAt < BEHIND_SHOWN_MS
-    if (isBehind) checks['queue'] = 'jobs are behind: planned times are skipped'
-    const state = {ok, checks, details: {...checks, store: `${checks['store']}${cause}`}}
-    if (ok !== this.#wasOk) this.#onChange(state)
-    this.#wasOk = ok
-    return state
-  }
-}
-
 function logReadiness({logger}: Log, {ok, details}: ReadyState): void {
   if (ok) logger.info(details, 'ready again')
   else logger.warn(details, 'not ready')
 }
 
-/** Reads the state of the store for a scrape of the metrics. */
-function clusterStateOf(
-  {forClients: store, clock, config: {metricsJobs, limits, backup}}: ListenerParts,
-  totals: () => ReturnType<Store['totals']>,
-): () => Promise<ClusterState> {
-  const request = {
-    nodesMax: limits.metricsNodesMax,
-    jobPatterns: metricsJobs,
-    jobsMax: limits.metricsJobsMax,
-  }
-  const usage = boundedCount(store, clock, () => store.usage(request))
-  return async () => {
-    const [counts, used, isPaused, stored] = await Promise.all([
-      totals(),
-      usage(),
-      store.submissionsPaused(),
-      backup.directory === null ? null : store.backupState(),
-    ])
-    return {...counts, ...used, isPaused, backups: stored === null ? null : backupsOf(stored)}
-  }
-}
-
-function backupsOf({now, state}: Awaited<ReturnType<Store['backupState']>>) {
-  return {lastAt: state?.lastAt ?? null, hasProblem: backupProblem(state, now) !== null}
+function stateOptionsOf({forClients: store, clock, config}: ListenerParts): StateOptions {
+  const {metricsJobs, limits, backup} = config
+  const {metricsNodesMax: nodesMax, metricsJobsMax: jobsMax} = limits
+  const usage = {nodesMax, jobPatterns: metricsJobs, jobsMax}
+  return {store, clock, usage, makesBackups: backup.directory !== null}
 }
 
 /** Starts the hub of the agents connected to this server. Its `stop` sends them to other servers. */

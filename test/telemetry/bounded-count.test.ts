@@ -1,7 +1,7 @@
 /** Totals that are slow to count: the database is not kept busy by scrapes. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {boundedCount} from '../../src/operations/totals.ts'
+import {boundedCount} from '../../src/telemetry/bounded-count.ts'
 import {StoreUnavailable} from '../../src/ports/store-errors.ts'
 
 const SECOND = 1_000

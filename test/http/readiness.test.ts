@@ -1,7 +1,7 @@
 /** Readiness of a server: what anyone may read, what a client with a token reads, and what is logged. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {Readiness} from '../../src/app/http.ts'
+import {Readiness} from '../../src/http/readiness.ts'
 import type {ReadyState} from '../../src/http/options.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
