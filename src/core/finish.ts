@@ -49,6 +49,46 @@ export function outageOf(dead: Lifesign | null, others: readonly Lifesign[], now
   return diedAt === null ? 'possible' : 'certain'
 }
 
+/** The clock of an agent and that of the store may drift apart by this much in a long execution. */
+const REPORTED_SLACK_MS = 60_000
+
+/**
+ * Start and end of an execution by the report of its node, which has lengths only. Until then `startedAt` of
+ * the record is that of the claim. `now` of the store bounds what an agent reports; `null` = its own node.
+ */
+export function reportedTimes(
+  {startedAt}: Pick<ExecutionRecord, 'startedAt'>,
+  reported: {readonly durationMs: number; readonly startedAfterMs?: number},
+  now: number | null,
+): {readonly startedAt: number; readonly finishedAt: number} {
+  const claimedAt = startedAt ?? 0
+  const longestMs = now === null ? Infinity : now + REPORTED_SLACK_MS - claimedAt
+  const durationMs = Math.max(0, Math.min(Math.round(reported.durationMs), longestMs))
+  const startedAfterMs = Math.max(0, Math.round(reported.startedAfterMs ?? 0))
+  return {
+    startedAt: claimedAt + Math.min(durationMs, startedAfterMs),
+    finishedAt: claimedAt + durationMs,
+  }
+}
+
+/** A report of the stored end is no late result. A stop without a request was reported as `cancelled`. */
+export function isSameEnd(
+  {status, reason}: Pick<ExecutionRecord, 'status' | 'reason'>,
+  reported: FinalStatus,
+): boolean {
+  const wasStopped = reason === 'node_drained' || reason === 'not_requested'
+  return reported === status || (reported === 'cancelled' && wasStopped)
+}
+
+/** A claimed execution that never started waits again, unless its end was requested meanwhile. */
+export function isReleasable(
+  {status, attempt, cancelRequestedAt}: ExecutionRecord,
+  {retriesEnded}: Pick<LaunchRecord, 'retriesEnded'>,
+): boolean {
+  const isRetryEnded = attempt > 1 && retriesEnded
+  return status === 'running' && !isRetryEnded && cancelRequestedAt === null
+}
+
 export interface FinishInput {
   /** Before the end: running, or pending when it is cancelled or no node can run it. */
   readonly execution: ExecutionRecord

@@ -5,9 +5,12 @@ import type {FinalStatus} from '../../src/core/execution.ts'
 import {
   countFinish,
   decideFinish,
+  isReleasable,
+  isSameEnd,
   launchStatus,
   type Outage,
   outageOf,
+  reportedTimes,
   type FinishInput,
 } from '../../src/core/finish.ts'
 import {aLaunch, aNode, anExecution, NOON} from '../support/fixtures.ts'
@@ -210,5 +213,54 @@ describe('the counters', () => {
   it('keep the latest finish when ends arrive out of order', () => {
     const later = countFinish(none, 'failed', NOON + 10)
     assert.equal(countFinish(later, 'failed', NOON).lastError, NOON + 10)
+  })
+})
+
+describe('the report of a node', () => {
+  const claim = {startedAt: 1_000_000}
+
+  it('has lengths, which are counted from the claim', () => {
+    const reported = {durationMs: 5_000.4, startedAfterMs: 20}
+    assert.deepEqual(reportedTimes(claim, reported, null), {
+      startedAt: 1_000_020,
+      finishedAt: 1_005_000,
+    })
+  })
+
+  it('starts no execution before its claim or after its end', () => {
+    const startOf = (startedAfterMs: number) =>
+      reportedTimes(claim, {durationMs: 100, startedAfterMs}, null).startedAt
+    assert.deepEqual([-5, 50, 500].map(startOf), [1_000_000, 1_000_050, 1_000_100])
+    assert.equal(reportedTimes(claim, {durationMs: -1}, null).finishedAt, 1_000_000)
+  })
+
+  it('of an agent ends no execution more than a minute in the future', () => {
+    const ends = (now: number | null) =>
+      reportedTimes(claim, {durationMs: 1e9}, now).finishedAt - claim.startedAt
+    assert.deepEqual([ends(1_010_000), ends(null)], [70_000, 1e9])
+  })
+
+  it('repeats the stored end if the status is the same, or a stop was reported as cancelled', () => {
+    const stored = {status: 'lost', reason: 'node_drained'} as const
+    assert.equal(isSameEnd(stored, 'lost'), true)
+    assert.equal(isSameEnd(stored, 'cancelled'), true)
+    assert.equal(isSameEnd({...stored, reason: 'node_lost'}, 'cancelled'), false)
+    assert.equal(isSameEnd(stored, 'succeeded'), false)
+  })
+})
+
+describe('the release of a claim', () => {
+  const running = {...anExecution().record, status: 'running', cancelRequestedAt: null} as const
+  const going = {retriesEnded: false}
+
+  it('needs a running execution without a request to end it', () => {
+    assert.equal(isReleasable(running, going), true)
+    assert.equal(isReleasable({...running, status: 'succeeded'}, going), false)
+    assert.equal(isReleasable({...running, cancelRequestedAt: 1}, going), false)
+  })
+
+  it('does not repeat an attempt whose retries were ended', () => {
+    assert.equal(isReleasable({...running, attempt: 2}, {retriesEnded: true}), false)
+    assert.equal(isReleasable({...running, attempt: 1}, {retriesEnded: true}), true)
   })
 })

@@ -17,6 +17,7 @@ import type {
   MemberStore,
   ReleasedExecution,
 } from '../../../ports/node-store.ts'
+import {isReleasable} from '../../../core/finish.ts'
 import type {FinishBatch} from '../../../core/finish-batch.ts'
 import {loadFinishBatch} from './finish-rows.ts'
 import {
@@ -370,9 +371,7 @@ function releasedOf(
   const launch = batch.launches.get(key.group)
   if (entry === null || launch === undefined || batch.jobOf(launch) === null) return null
   const {record} = entry
-  if (record.status !== 'running' || entry.token !== token) return null
-  const isRetryEnded = record.attempt > 1 && launch.record.retriesEnded
-  if (isRetryEnded || record.cancelRequestedAt !== null) return null
+  if (entry.token !== token || !isReleasable(record, launch.record)) return null
   const reset = {status: 'pending', notBefore: now, startedAt: null, revision: 0} as const
   return {key, token, execution: {...record, ...reset}}
 }

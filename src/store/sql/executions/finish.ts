@@ -14,7 +14,7 @@ import {
 } from '../../../core/execution.ts'
 import type {LeaderStore} from '../../../ports/leader-store.ts'
 import type {CancelResult, FinishItem, FinishOutcome} from '../../../ports/node-store.ts'
-import {isNodeDeath, outageOf} from '../../../core/finish.ts'
+import {isNodeDeath, isSameEnd, outageOf, reportedTimes} from '../../../core/finish.ts'
 import type {FinishBatch, BatchExecution} from '../../../core/finish-batch.ts'
 import {recordChange} from '../access/audit.ts'
 import {loadFinishBatch, writeFinishBatch} from './finish-rows.ts'
@@ -58,9 +58,6 @@ function* withPending(outcomes: readonly FinishOutcome[]): Query<readonly Finish
   })
 }
 
-/** The clock of an agent and that of the store may drift apart by this much in a long execution. */
-const REPORTED_SLACK_MS = 60_000
-
 /**
  * Notes that executions were stopped by a drain whose deadline is over. A later change of the node's
  * scheduling has noted it in the row.
@@ -101,18 +98,14 @@ function finishOne(batch: FinishBatch, item: FinishItem, now: number): FinishOut
     batch.remove(entry)
     return {kind: 'unknown', key}
   }
-  // Until now the start was that of the claim.
-  const claimedAt = record.startedAt ?? 0
-  const longestMs = reporter === undefined ? Infinity : now + REPORTED_SLACK_MS - claimedAt
-  const durationMs = Math.max(0, Math.min(Math.round(item.durationMs), longestMs))
-  const startedAfterMs = Math.round(item.startedAfterMs ?? 0)
+  const {startedAt, finishedAt} = reportedTimes(record, item, reporter === undefined ? null : now)
   return batch.end(entry, {
     status,
     reason: item.reason,
-    finishedAt: claimedAt + durationMs,
+    finishedAt,
     jitter: item.jitter,
     with: {
-      startedAt: claimedAt + Math.min(durationMs, Math.max(0, startedAfterMs)),
+      startedAt,
       exitCode: item.exitCode,
       outputHead: item.outputHead,
       outputFoot: item.outputFoot,
@@ -123,19 +116,16 @@ function finishOne(batch: FinishBatch, item: FinishItem, now: number): FinishOut
 
 /** Stores the result on a lost execution as `late_result`; its final status stays. */
 function lateResult(entry: BatchExecution, status: FinalStatus, item: FinishItem): FinishOutcome {
-  // A repeated report of the same end is no late result.
-  const isSame = item.status === status || (item.status === 'cancelled' && isStopped(entry.record))
-  if (status === 'lost' && !isSame && entry.record.lateResult === '') {
+  if (
+    status === 'lost' &&
+    !isSameEnd(entry.record, item.status) &&
+    entry.record.lateResult === ''
+  ) {
     const code = item.exitCode === null ? '' : `, exit status ${item.exitCode}`
     entry.record = {...entry.record, lateResult: `${item.status}${code}`}
     entry.change = 'update'
   }
   return {kind: 'already', key: item.key, status}
-}
-
-/** True if the node reported it as `cancelled`, without a request. */
-function isStopped({reason}: ExecutionRecord): boolean {
-  return reason === 'node_drained' || reason === 'not_requested'
 }
 
 type MarkLostRequest = Parameters<LeaderStore['markLost']>[0]
