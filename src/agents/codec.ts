@@ -1,6 +1,6 @@
 /**
  * Texts of the protocol to messages and back: decoding with the checks of `protocol.ts`, and the encoding of
- * what the code names differently than the wire.
+ * bytes, sets and what has a limit.
  */
 import type {Type} from 'typebox'
 import type {ExecutionKey} from '../core/execution.ts'
@@ -10,7 +10,6 @@ import {
   ADDED_TEXT_MAX,
   AGENT_MESSAGES,
   type AgentMessage,
-  type AgentTopic,
   type FinishJson,
   INCARNATIONS_MAX,
   type IncarnationsJson,
@@ -27,12 +26,16 @@ export type Decoded<Message> =
   /** Message of an unknown kind; `id` of the request, if it is one. */
   | {readonly ok: false; readonly why: 'unsupported'; readonly id: number | null}
   | {readonly ok: false; readonly why: 'malformed'}
+  /** A hello or welcome of another protocol, which may have other fields. */
+  | {readonly ok: false; readonly why: 'protocol'; readonly protocol: number}
 
 type Checks = ReadonlyMap<string, Check>
 
 const checksOf = (schemas: Readonly<Record<string, Type.TSchema>>): Checks =>
   new Map(Object.entries(schemas).map(([kind, schema]) => [kind, checkOf(schema)]))
 
+/** Messages with a protocol number, which begin a connection. */
+const GREETINGS: ReadonlySet<string> = new Set(['hello', 'welcome'])
 const AGENT_CHECKS = checksOf(AGENT_MESSAGES)
 const SERVER_CHECKS = checksOf(SERVER_MESSAGES)
 
@@ -52,6 +55,9 @@ function decode<Message>(text: string, checks: Checks): Decoded<Message> {
     const {id} = value
     return {ok: false, why: 'unsupported', id: Number.isSafeInteger(id) ? Number(id) : null}
   }
+  const {protocol} = value
+  if (GREETINGS.has(value['kind']) && Number.isSafeInteger(protocol) && protocol !== PROTOCOL)
+    return {ok: false, why: 'protocol', protocol: Number(protocol)}
   if (!check(value)) return {ok: false, why: 'malformed'}
   return {ok: true, message: value as unknown as Message} // checked against the schema of its kind
 }
@@ -63,10 +69,6 @@ function parse(text: string): Record<string, unknown> | null {
   } catch {
     return null // no JSON: malformed
   }
-}
-
-export function isCompatible(protocol: number): boolean {
-  return Math.abs(protocol - PROTOCOL) <= 1
 }
 
 interface Bytes<Value> {
@@ -86,9 +88,9 @@ export function decodeBytes({bytes, start}: Bytes<string>): Bytes<Uint8Array> {
 }
 
 /** A finish as it travels, and as it is kept on the agent's disk until a server has it. */
-export function encodeFinish({key, token, jitter, output, ...item}: FinishItem): FinishJson {
+export function encodeFinish({key, token, output, ...item}: FinishItem): FinishJson {
   const {status, durationMs, startedAfterMs = 0, exitCode} = item
-  const {reason, outputHead, outputFoot, dropOutput} = item
+  const {reason, outputHead, outputFoot, dropOutput, jitter} = item
   return {
     ...encodeClaim({key, token}),
     status,
@@ -101,13 +103,13 @@ export function encodeFinish({key, token, jitter, output, ...item}: FinishItem):
     outputFoot: outputFoot.slice(-ADDED_TEXT_MAX),
     output: {offset: output.offset, totalBytes: output.totalBytes, ...encodeBytes(output)},
     dropOutput,
-    dice: jitter,
+    jitter,
   }
 }
 
-export function decodeFinish({dice: jitter, output, ...json}: FinishJson): FinishItem {
+export function decodeFinish({output, ...json}: FinishJson): FinishItem {
   const {offset, totalBytes} = output
-  return {...json, jitter, output: {offset, totalBytes, ...decodeBytes(output)}}
+  return {...json, output: {offset, totalBytes, ...decodeBytes(output)}}
 }
 
 /** The claim alone, of an object that may have more fields. */
@@ -119,14 +121,10 @@ export function encodeClaim({key, token}: {readonly key: ExecutionKey; readonly 
 /** Beyond the limits of a message nothing is reported, and all executions of them are lost. */
 export function encodeIncarnations(previous: readonly PreviousIncarnation[]): IncarnationsJson {
   const count = previous.reduce((sum, {started}) => sum + started.size, 0)
-  if (previous.length > INCARNATIONS_MAX || count > STARTED_MAX) return {}
-  return {lives: previous.map(({started, ...each}) => ({...each, begun: [...started]}))}
+  if (previous.length > INCARNATIONS_MAX || count > STARTED_MAX) return {previous: []}
+  return {previous: previous.map(({started, ...each}) => ({...each, started: [...started]}))}
 }
 
-export function decodeIncarnations({lives = []}: IncarnationsJson): PreviousIncarnation[] {
-  return lives.map(({begun, ...each}) => ({...each, started: new Set(begun)}))
-}
-
-export function encodeNotification(topic: AgentTopic): ServerMessage {
-  return {kind: 'ring', bell: topic}
+export function decodeIncarnations({previous}: IncarnationsJson): PreviousIncarnation[] {
+  return previous.map(({started, ...each}) => ({...each, started: new Set(started)}))
 }

@@ -4,14 +4,10 @@
  * `welcome` or `refused`. Then the agent sends requests with an id that the reply repeats; the server may
  * notify.
  *
- * Versions: both sides state a protocol number; numbers one apart work together. Unknown fields are ignored,
- * so a field added later is optional for one release. A request of unknown kind gets `failed`/`unsupported`.
- *
- * Wire names are older than the names in the code, and stay because two releases must understand each other:
- * `ring`/`bell` = notify/topic, `goodbye` = the server shuts down, `held` = active claims, `claiming` =
- * token of the pending claim, `hold` = the claim is active, `beat` = heartbeat, `answer` = reply, `end` =
- * revoked, `dice` = jitter, `taken` (append) = accepted, `earlier_over` = previous incarnations ended,
- * `lives`/`begun`/`givenBack` = previous incarnations/started/released.
+ * Versions: both sides state a protocol number, and work together only with the same one. The number changes
+ * when a message changes its meaning; the peer of another number is refused with a sentence. Every number
+ * keeps `kind` and `protocol` of the hello, and `refused`. Unknown fields are ignored, so a field added under
+ * the same number is optional for one release. A request of unknown kind gets `failed`/`unsupported`.
  */
 import {Type} from 'typebox'
 import {FINAL_STATUSES} from '../core/execution.ts'
@@ -22,7 +18,7 @@ import {INCARNATIONS_KEPT_MAX} from '../node/incarnations.ts'
 import {MAP_KEY_LENGTH_MAX} from '../wire/shapes.ts'
 
 export const AGENT_PATH = '/v1/agent'
-export const PROTOCOL = 1
+export const PROTOCOL = 2
 /** Largest message of an agent: 24,000 claims, or some finishes with their output. */
 export const AGENT_MESSAGE_BYTES_MAX = 4 * 2 ** 20
 /** Largest message of a server: the reply to a claim, with the definitions of the jobs. */
@@ -133,15 +129,13 @@ const Bytes = Type.String({
   pattern: '^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$',
 })
 
-/** The first bytes of a long output as base64; servers of the previous release ignore it. */
+/** The first bytes of a long output as base64. */
 const Start = Type.Optional(
   Type.String({...Bytes, maxLength: Math.ceil(OUTPUT_START_BYTES / 3) * 4}),
 )
 
 const Append = Type.Object({
   ...Claim.properties,
-  /** Name of the job, for servers of the previous release. Later ones take it from the store. */
-  job: Type.String({maxLength: 512}),
   offset: Amount,
   bytes: Bytes,
   start: Start,
@@ -151,14 +145,14 @@ export const Finish = Type.Object({
   ...Claim.properties,
   status: FinalStatus,
   durationMs: Amount,
-  startedAfterMs: Type.Optional(Amount),
+  startedAfterMs: Amount,
   exitCode: nullable(ExitCode),
   reason: Type.String({maxLength: REASON_MAX}),
   outputHead: Type.String({maxLength: ADDED_TEXT_MAX}),
   outputFoot: Type.String({maxLength: ADDED_TEXT_MAX}),
   output: Type.Object({offset: Amount, bytes: Bytes, totalBytes: Amount, start: Start}),
   dropOutput: Type.Boolean(),
-  dice: Type.Number({minimum: 0, exclusiveMaximum: 1}),
+  jitter: Type.Number({minimum: 0, exclusiveMaximum: 1}),
 })
 
 const FinishOutcome = Type.Union([
@@ -182,16 +176,16 @@ const FinishOutcome = Type.Union([
 
 const ActiveClaims = {
   /** Made by this incarnation and not finished yet. */
-  held: Type.Array(Claim, {maxItems: CLAIMS_MAX}),
+  activeClaims: Type.Array(Claim, {maxItems: CLAIMS_MAX}),
   /** Token of a claim without a reply yet: the executions it took are not lost. */
-  claiming: nullable(Id),
+  pendingToken: nullable(Id),
 }
 
-/** Claims of this incarnation above `upTo` that are not in `begun` were never started. */
+/** Claims of this incarnation above `upTo` that are not in `started` were never started. */
 const Incarnation = Type.Object({
   incarnation: Id,
   upTo: Type.Integer({minimum: 0, maximum: Number.MAX_SAFE_INTEGER}),
-  begun: Type.Array(Type.String({maxLength: 128}), {maxItems: STARTED_MAX}),
+  started: Type.Array(Type.String({maxLength: 128}), {maxItems: STARTED_MAX}),
 })
 
 /* Messages of an agent: hello, then requests. */
@@ -212,11 +206,11 @@ const Hello = Type.Object({
   /** Some server has welcomed this incarnation before. */
   joined: Type.Boolean(),
   /** Incarnations as in `JoinRequest`. */
-  ended: Type.Optional(Type.Array(Id, {maxItems: INCARNATIONS_KEPT_MAX})),
+  ended: Type.Array(Id, {maxItems: INCARNATIONS_KEPT_MAX}),
   status: MemberStatus,
   ...ActiveClaims,
-  /** SHA-256 digest, in base64url, of the token that the agent made; only with a join token. */
-  ownToken: Type.Optional(Type.String({pattern: '^[A-Za-z0-9_-]{43}$'})),
+  /** SHA-256 digest, in base64url, of the token that the agent made; `null` without a join token. */
+  ownToken: nullable(Type.String({pattern: '^[A-Za-z0-9_-]{43}$'})),
 })
 
 const RequestId = Type.Integer({minimum: 1, maximum: Number.MAX_SAFE_INTEGER})
@@ -229,23 +223,19 @@ const Requests = {
   claim: rpc('claim', {
     token: Id,
     room: Type.Integer({minimum: 0, maximum: 10_000}),
-    /** Executions in the reply that the agent accepts; absent in the previous release. */
-    most: Type.Optional(Type.Integer({minimum: 1, maximum: 10_000})),
-    /** `newest` of the last reply. */
-    after: Type.Optional(Type.String({maxLength: 256})),
-    /** The agent puts secrets in place and redacts them; absent in the previous release. */
-    secrets: Type.Optional(Type.Boolean()),
+    /** `newest` of the last reply; `null` before the first. */
+    after: nullable(Type.String({maxLength: 256})),
   }),
   verify: rpc('verify', {claims: Type.Array(Claim, {maxItems: ITEMS_MAX})}),
-  /** Claims of executions that were not started. Only to a server whose welcome has `releases`. */
+  /** Claims of executions that were not started. */
   release: rpc('release', {claims: Type.Array(Claim, {maxItems: ITEMS_MAX})}),
   append: rpc('append', {items: Type.Array(Append, {maxItems: ITEMS_MAX})}),
   finish: rpc('finish', {items: Type.Array(Finish, {maxItems: ITEMS_MAX})}),
   cancelled: rpc('cancelled', {}),
-  beat: rpc('beat', {status: MemberStatus, ...ActiveClaims}),
+  heartbeat: rpc('heartbeat', {status: MemberStatus, ...ActiveClaims}),
   /** No process of a previous incarnation runs, and all their results are delivered. */
-  earlier_over: rpc('earlier_over', {
-    lives: Type.Optional(Type.Array(Incarnation, {maxItems: INCARNATIONS_MAX})),
+  end_previous_incarnations: rpc('end_previous_incarnations', {
+    previous: Type.Array(Incarnation, {maxItems: INCARNATIONS_MAX}),
   }),
 }
 
@@ -256,27 +246,28 @@ const Replies = {
     claimed: Type.Array(Claimed, {maxItems: CLAIMED_MAX}),
     waiting: Type.Integer({minimum: 0}),
     nextDueInMs: nullable(Type.Number({minimum: 0})),
-    newest: Type.Optional(Type.String({maxLength: 256})),
-    /** `ClaimResult.isCordoned`. */
-    cordoned: Type.Optional(Type.Boolean()),
+    newest: nullable(Type.String({maxLength: 256})),
+    isCordoned: Type.Boolean(),
     /** `ClaimResult.secrets`. */
-    secrets: Type.Optional(Texts),
+    secrets: Texts,
   }),
-  verify: rpc('verify', {hold: Type.Array(Type.Boolean())}),
+  verify: rpc('verify', {active: Type.Array(Type.Boolean())}),
   /** Claims that are pending again; the others were cancelled or revoked. */
   release: rpc('release', {released: Type.Array(Claim)}),
-  append: rpc('append', {taken: Type.Array(Type.Boolean())}),
+  append: rpc('append', {accepted: Type.Array(Type.Boolean())}),
   finish: rpc('finish', {outcomes: Type.Array(FinishOutcome)}),
   cancelled: rpc('cancelled', {keys: Type.Array(Key)}),
-  /** `end`: claims of the agent that the store does not confirm; their processes must be stopped. */
-  beat: rpc('beat', {
-    answer: Type.Enum(['ok', 'fenced', 'taken']),
-    end: Type.Array(Claim),
-    /** The server's wall clock, ms since 1970; absent in the previous release. */
-    now: Type.Optional(Type.Integer()),
+  heartbeat: rpc('heartbeat', {
+    result: Type.Enum(['ok', 'fenced', 'taken']),
+    /** Claims of the agent that the store does not confirm; their processes must be stopped. */
+    revoked: Type.Array(Claim),
+    /** The server's wall clock, ms since 1970. */
+    now: Type.Integer(),
   }),
-  /** Number of executions that are pending again. */
-  earlier_over: rpc('earlier_over', {givenBack: Type.Optional(Type.Integer({minimum: 0}))}),
+  end_previous_incarnations: rpc('end_previous_incarnations', {
+    /** Number of executions that are pending again. */
+    releasedCount: Type.Integer({minimum: 0}),
+  }),
 }
 
 const Failed = Type.Object({
@@ -292,8 +283,6 @@ const Welcome = Type.Object({
   protocol: Type.Integer({minimum: 1, maximum: 1_000_000}),
   clusterId: Id,
   server: Type.String({maxLength: 256}),
-  /** True if the server accepts `release`; absent in the previous release. */
-  releases: Type.Optional(Type.Boolean()),
 })
 
 const Refused = Type.Object({
@@ -303,10 +292,10 @@ const Refused = Type.Object({
   message: Type.String({maxLength: 1024}),
 })
 
-const Notify = Type.Object({kind: Type.Literal('ring'), bell: Type.Enum(['run', 'cancel'])})
+const Notify = Type.Object({kind: Type.Literal('notify'), topic: Type.Enum(['run', 'cancel'])})
 /** The reply to the hello of an agent with a join token: it connects again with its own token. */
 const Issued = Type.Object({kind: Type.Literal('issued')})
-const Goodbye = Type.Object({kind: Type.Literal('goodbye')})
+const Shutdown = Type.Object({kind: Type.Literal('shutdown')})
 
 /**
  * Why a hello is refused; all but the last two are permanent. `alive`: another process has the node id.
@@ -330,10 +319,10 @@ export type ReplyOf<Kind extends RequestKind> = Type.Static<(typeof Replies)[Kin
 export type BodyOf<Message> = Omit<Message, 'kind' | 'id'>
 
 export type HelloMessage = Type.Static<typeof Hello>
-export type ActiveClaimsJson = Pick<HelloMessage, 'held' | 'claiming'>
-export type IncarnationsJson = BodyOf<RequestOf<'earlier_over'>>
+export type ActiveClaimsJson = Pick<HelloMessage, 'activeClaims' | 'pendingToken'>
+export type IncarnationsJson = BodyOf<RequestOf<'end_previous_incarnations'>>
 export type FinishJson = Type.Static<typeof Finish>
-export type AgentTopic = Type.Static<typeof Notify>['bell']
+export type AgentTopic = Type.Static<typeof Notify>['topic']
 export type RequestMessage = {[Kind in RequestKind]: RequestOf<Kind>}[RequestKind]
 export type AgentMessage = HelloMessage | RequestMessage
 export type ReplyMessage = {[Kind in RequestKind]: ReplyOf<Kind>}[RequestKind]
@@ -345,7 +334,7 @@ export type ServerMessage =
   | WelcomeMessage
   | (Omit<Type.Static<typeof Refused>, 'code'> & {readonly code: RefusalKind | (string & {})})
   | Type.Static<typeof Notify>
-  | Type.Static<typeof Goodbye>
+  | Type.Static<typeof Shutdown>
   | Type.Static<typeof Issued>
 
 /** Keys: kinds. */
@@ -356,7 +345,7 @@ export const SERVER_MESSAGES = {
   failed: Failed,
   welcome: Welcome,
   refused: Refused,
-  ring: Notify,
-  goodbye: Goodbye,
+  notify: Notify,
+  shutdown: Shutdown,
   issued: Issued,
 }

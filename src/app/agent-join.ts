@@ -71,8 +71,7 @@ export async function joinCluster(parts: JoiningParts): Promise<Joining> {
     random,
     describe: () => {
       const ownToken = own.digestFor(tokenNow())
-      const described = {...describeNode(parts), ended, ...claims.encoded()}
-      return ownToken === null ? described : {...described, ownToken}
+      return {...describeNode(parts), ended, ownToken, ...claims.encoded()}
     },
     clusterId,
     saveClusterId: (id) => writeClusterId(dataDirectory, id),

@@ -322,7 +322,6 @@ class Agent implements RunningAgent {
       // Each heartbeat lists the executions running here; its reply lists the revoked ones.
       revoked: () => this.#store.revokedClaims(),
       release: (claims) => this.#store.releaseClaims(claims),
-      canRelease: () => link.takesReleases,
       startLog: openStartLog(this.#directory, this.#identity.incarnation),
       aroundFinish: loggedFinish(this.#results, this.#events),
     })

@@ -200,7 +200,7 @@ export interface RunnerParts extends Omit<ServerParts, 'config' | 'store'> {
 export interface RunnerSettings extends Partial<
   Pick<
     RunnerOptions,
-    'disconnection' | 'pollMs' | 'compareClaims' | 'revoked' | 'startLog' | 'release' | 'canRelease'
+    'disconnection' | 'pollMs' | 'compareClaims' | 'revoked' | 'startLog' | 'release'
   >
 > {
   /** Runs around the finish of each execution; must call `finish`. */

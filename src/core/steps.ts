@@ -40,8 +40,8 @@ export const SERVER_STEPS = [
   'agent_append',
   'agent_finish',
   'agent_cancelled',
-  'agent_beat',
-  'agent_earlier_over',
+  'agent_heartbeat',
+  'agent_end_previous_incarnations',
 ] as const
 
 export type Step = (typeof AGENT_STEPS)[number] | (typeof SERVER_STEPS)[number]

@@ -28,8 +28,6 @@ export interface RunnerOptions extends ExecutionRunOptions, ClaimPaceOptions, Cl
   readonly incarnation: string
   /** Executions running at once. */
   readonly slots: number
-  /** False while `release` is impossible; absent = always possible. */
-  readonly canRelease?: () => boolean
   /** An execution that waits for a slot longer than this is released. */
   readonly aheadMaxMs: number
   /** A claim older than this is verified before its execution starts. */
@@ -209,8 +207,7 @@ export class Runner implements Service {
   }
 
   get #canRelease(): boolean {
-    const {release, canRelease} = this.#options
-    return release !== undefined && (canRelease === undefined || canRelease())
+    return this.#options.release !== undefined
   }
 
   /** Call when executions were claimed or stopped. */
@@ -226,8 +223,7 @@ export class Runner implements Service {
 
   #fillFreeSlots(): void {
     if (this.#releasesAll && this.#canRelease) return
-    // A server of the previous release accepts no releases: there, these are verified and started.
-    for (const run of this.#slots.occupyFree(!this.#canRelease)) void this.#runToFinish(run)
+    for (const run of this.#slots.occupyFree()) void this.#runToFinish(run)
   }
 
   async #runToFinish(run: ExecutionRun): Promise<void> {
@@ -267,7 +263,6 @@ export class Runner implements Service {
   async #release(): Promise<number> {
     const {clock, release, aheadMaxMs} = this.#options
     if (release === undefined) return Infinity
-    if (!this.#canRelease) return aheadMaxMs
     const now = clock.monotonicMs()
     const runs = this.#slots.takeAhead(this.#releasesAll ? now : now - aheadMaxMs)
     if (runs.length === 0) return aheadMaxMs

@@ -85,12 +85,12 @@ export class Slots {
     for (const run of runs) this.#ahead.set(claimId(run.claim), run)
   }
 
-  /** Moves executions into free slots and returns them. `withDoubtful`: also if their release is in doubt. */
-  occupyFree(withDoubtful = false): ExecutionRun[] {
+  /** Moves executions into free slots and returns them, without those whose release is in doubt. */
+  occupyFree(): ExecutionRun[] {
     const started: ExecutionRun[] = []
     if (this.freeCount === 0) return started
     for (const run of this.#ahead.values()) {
-      if (run.isDoubtful && !withDoubtful) continue
+      if (run.isDoubtful) continue
       this.#occupy(run)
       started.push(run)
       if (this.freeCount === 0) break

@@ -76,8 +76,8 @@ describe('tokens of agents', {concurrency: 4}, () => {
     const gone = {node: {id: 'identity-of-victim'}, joined: true, status: 'left'}
     assert.match(await answerTo(t, thief.secret, aHello('other', gone)), /^token: /)
     assert.equal((await members('victim'))[0]!.Status, 1, 'alive')
-    const beat = {status: 'alive', held: [], claiming: null}
-    assert.equal((await victim.request('beat', 5, beat)).answer, 'ok')
+    const beat = {status: 'alive', activeClaims: [], pendingToken: null}
+    assert.equal((await victim.request('heartbeat', 5, beat)).result, 'ok')
     assert.equal(await answerTo(t, thief.secret, aHello('thief')), 'welcome', 'still its own')
   })
 
@@ -87,14 +87,14 @@ describe('tokens of agents', {concurrency: 4}, () => {
     const {secret} = await aToken('newcomer')
     const theft = aHello('unbound', {node: {incarnation: 'stolen'}})
     assert.match(await answerTo(t, secret, theft), /^(alive|unavailable): /)
-    const beat = {status: 'alive', held: [], claiming: null}
-    assert.equal((await agent.request('beat', 5, beat)).answer, 'ok')
+    const beat = {status: 'alive', activeClaims: [], pendingToken: null}
+    assert.equal((await agent.request('heartbeat', 5, beat)).result, 'ok')
   })
 
   test('an agent cannot take the name of a silent node, unless its token was made for it', async (t) => {
     const old = await RawAgent.connect(t, server(), TOKEN)
     await old.join('silent')
-    await old.request('beat', 1, {status: 'left', held: [], claiming: null})
+    await old.request('heartbeat', 1, {status: 'left', activeClaims: [], pendingToken: null})
     old.socket.terminate()
     const hello = aHello('silent', {node: {id: 'a-new-machine'}})
     const any = await aToken('any', {names: ['sil*']})

@@ -15,18 +15,17 @@ const SHORT = 400
 const COUNT = 600
 
 /** A world with a leader that runs nothing, one server, and an agent without a runner. */
-async function aCluster({isOlder = false} = {}) {
+async function aCluster() {
   const world = new World()
   await world.start({name: 'leader', runs: false})
   const server = new TestServer(world, 'the-cluster')
-  server.isOlder = isOlder
   await world.submit(aJob('far').with({schedule: '@manually', tags: {place: 'far:1'}}))
   const agent = new TestAgent(world, {server}, {slots: SLOTS})
   await world.clock.advance(1_000)
   return {world, server, agent}
 }
 
-function runnerOf({clock, random}: World, {store, link}: TestAgent, executor: ScriptedExecutor) {
+function runnerOf({clock, random}: World, {store}: TestAgent, executor: ScriptedExecutor) {
   return new Runner({
     clock,
     random,
@@ -38,7 +37,6 @@ function runnerOf({clock, random}: World, {store, link}: TestAgent, executor: Sc
     finish: async (item) => void (await store.finish([item])),
     append: async () => true,
     release: (claims) => store.releaseClaims(claims),
-    canRelease: () => link.takesReleases,
     revoked: () => store.revokedClaims(),
     nodeId: 'id-of-agent-a-agent',
     incarnation: 'first-life',
@@ -61,8 +59,8 @@ function runnerOf({clock, random}: World, {store, link}: TestAgent, executor: Sc
 }
 
 /** The first executions take 10 ms, the others have no end: what was claimed ahead of them cannot start. */
-async function underLoad(options: {isOlder?: boolean} = {}) {
-  const {world, server, agent} = await aCluster(options)
+async function underLoad() {
+  const {world, server, agent} = await aCluster()
   const executor = new ScriptedExecutor(world.clock)
   executor.script('far', () => ({ms: executor.started.length < SHORT ? 10 : Infinity}))
   for (let launch = 0; launch < COUNT; launch += 1)
@@ -91,15 +89,6 @@ test('an agent claims ahead, and releases what no slot can start', async () => {
   assert.equal(await count('lost'), 0)
   await world.clock.finish(agent.beat())
   assert.deepEqual(agent.store.revokedClaims(), [])
-  assert.equal(await count('running'), SLOTS)
-  runner.killAll()
-  await world.clock.finish(runner.drain(0), 60_000)
-})
-
-test('under a server of the previous release an agent claims nothing ahead', async () => {
-  const {world, agent, runner, releases, count} = await underLoad({isOlder: true})
-  assert.equal(agent.link.takesReleases, false)
-  assert.equal(releases, 0)
   assert.equal(await count('running'), SLOTS)
   runner.killAll()
   await world.clock.finish(runner.drain(0), 60_000)

@@ -27,7 +27,11 @@ async function working(t: Parameters<typeof RawAgent.connect>[0], name: string) 
   assert.equal(stored.status, 201, stored.text)
   assert.equal((await post(`/jobs/${name}/run`)).status, 202)
   const claim = await until('there is work', async () => {
-    const reply = await agent.request('claim', claims, {token: `token-${claims++}`, room: 1})
+    const reply = await agent.request('claim', claims, {
+      token: `token-${claims++}`,
+      room: 1,
+      after: null,
+    })
     return reply.claimed.length === 1 && reply.claimed[0]
   })
   const {group, node, attempt} = claim.execution
@@ -40,31 +44,33 @@ const UNKNOWN = {key: {group: 999_999, node: 'nobody', attempt: 1}, token: 'a-gu
 const END = {
   status: 'succeeded',
   durationMs: 5,
+  startedAfterMs: 0,
   exitCode: 0,
   reason: '',
   outputHead: '',
   outputFoot: '',
   output: {offset: 0, bytes: 'b2sK', totalBytes: 3},
   dropOutput: false,
-  dice: 0.5,
+  jitter: 0.5,
 }
-const APPEND = {...UNKNOWN, job: 'x', offset: 0, bytes: 'b2sK'}
+const APPEND = {...UNKNOWN, offset: 0, bytes: 'b2sK'}
 
 describe('refused connections', {concurrency: 4}, () => {
   const hellos: readonly (readonly [string, object, code: string, message: RegExp])[] = [
     ['of another cluster', {clusterId: 'another'}, 'cluster', /belongs to another cluster/],
-    [
-      'two protocol versions newer',
-      {protocol: PROTOCOL + 2},
-      'protocol',
-      /version 3 of .*Update the older/,
-    ],
+    ['of a newer protocol', {protocol: PROTOCOL + 1}, 'protocol', /Update the-server\.$/],
+    ['of an older protocol', {protocol: PROTOCOL - 1}, 'protocol', /Update the agent\.$/],
     ['without a protocol version', {protocol: 'new'}, 'malformed', /cannot be read/],
     ['with the name of a server', {node: {name: 'the-server'}}, 'name_taken', /Set another --name/],
     ['without a name', {node: {name: ''}}, 'malformed', /cannot be read/],
     ['with too many slots', {node: {slots: 1e9}}, 'malformed', /cannot be read/],
     ['with too many tags', {node: {tags: manyTags()}}, 'malformed', /cannot be read/],
-    ['with an invalid claim', {held: [{key: null, token: 't'}]}, 'malformed', /cannot be read/],
+    [
+      'with an invalid claim',
+      {activeClaims: [{key: null, token: 't'}]},
+      'malformed',
+      /cannot be read/,
+    ],
   ]
   for (const [what, changes, code, message] of hellos)
     test(`an agent ${what}: ${code}`, async (t) => {
@@ -186,14 +192,17 @@ describe('malformed requests', {concurrency: 4}, () => {
     ['a token with spaces', {kind: 'verify', id: 1, claims: [{...UNKNOWN, token: 'a b'}]}],
     ['too many items', {kind: 'verify', id: 1, claims: Array.from({length: 257}, () => UNKNOWN)}],
     ['no request id', {kind: 'cancelled', id: 0}],
-    ['negative room', {kind: 'claim', id: 1, token: 't', room: -1}],
+    ['negative room', {kind: 'claim', id: 1, token: 't', room: -1, after: null}],
     ['a negative offset', {kind: 'append', id: 1, items: [{...APPEND, offset: -1}]}],
     ['a huge offset', {kind: 'append', id: 1, items: [{...APPEND, offset: 2 ** 53}]}],
     ['output that is not base64', {kind: 'append', id: 1, items: [{...APPEND, bytes: 'A'}]}],
     ['an impossible exit code', {kind: 'finish', id: 1, items: [end({exitCode: 1e300})]}],
     ['a finish without a final status', {kind: 'finish', id: 1, items: [end({status: 'running'})]}],
-    ['a jitter of one', {kind: 'finish', id: 1, items: [end({dice: 1})]}],
-    ['an unknown member status', {kind: 'beat', id: 1, status: 'king', held: [], claiming: null}],
+    ['a jitter of one', {kind: 'finish', id: 1, items: [end({jitter: 1})]}],
+    [
+      'an unknown member status',
+      {kind: 'heartbeat', id: 1, status: 'king', activeClaims: [], pendingToken: null},
+    ],
   ]
   for (const [index, [what, request]] of requests.entries())
     test(what, async (t) => {
@@ -209,17 +218,17 @@ describe('malformed requests', {concurrency: 4}, () => {
     const thief = await RawAgent.connect(t, server(), TOKEN)
     await thief.join('thief')
     for (const guess of [{key: mine, token: 'a-guess'}, UNKNOWN]) {
-      const {hold} = await thief.request('verify', claims++, {claims: [guess]})
-      assert.deepEqual(hold, [false])
+      const {active} = await thief.request('verify', claims++, {claims: [guess]})
+      assert.deepEqual(active, [false])
       const items = [{...APPEND, ...guess}]
-      assert.deepEqual((await thief.request('append', claims++, {items})).taken, [false])
+      assert.deepEqual((await thief.request('append', claims++, {items})).accepted, [false])
       const {outcomes} = await thief.request('finish', claims++, {items: [{...END, ...guess}]})
       assert.deepEqual(outcomes, [{kind: 'unknown', key: guess.key}])
     }
     assert.deepEqual((await thief.request('cancelled', claims++, {})).keys, [])
-    const beat = {status: 'alive', held: [{key: mine, token}], claiming: null}
+    const beat = {status: 'alive', activeClaims: [{key: mine, token}], pendingToken: null}
     assert.deepEqual(
-      (await thief.request('beat', claims++, beat)).end,
+      (await thief.request('heartbeat', claims++, beat)).revoked,
       [{key: mine, token}],
       'the claim is revoked',
     )
@@ -263,9 +272,9 @@ describe('malformed requests', {concurrency: 4}, () => {
     const held = Array.from({length: 4 * 6 + 257}, () => UNKNOWN)
     const agent = await RawAgent.connect(t, server(), TOKEN)
     await agent.join('hoarder')
-    agent.send({kind: 'beat', id: 1, status: 'alive', held, claiming: null})
+    agent.send({kind: 'heartbeat', id: 1, status: 'alive', activeClaims: held, pendingToken: null})
     const again = await RawAgent.connect(t, server(), TOKEN)
-    again.send(aHello('hoarder', {held}))
+    again.send(aHello('hoarder', {activeClaims: held}))
     for (const each of [agent, again]) {
       assert.equal((await each.receives({kind: 'refused'})).code, 'malformed')
       assert.match((await each.closing).reason, /reports more executions than its slots allow/)
@@ -275,7 +284,11 @@ describe('malformed requests', {concurrency: 4}, () => {
   test('impossible output sizes affect only the execution that reports them', async (t) => {
     const {agent, key: mine, token} = await working(t, 'braggart')
     const items = [2 ** 52, 7, 0].map((offset) => ({...APPEND, key: mine, token, offset}))
-    assert.deepEqual((await agent.request('append', claims++, {items})).taken, [true, true, true])
+    assert.deepEqual((await agent.request('append', claims++, {items})).accepted, [
+      true,
+      true,
+      true,
+    ])
     const output = {offset: 5, bytes: 'b2sK', totalBytes: 1}
     const ends = [{...END, key: mine, token, output}]
     assert.equal(

@@ -381,7 +381,7 @@ test('start logs too large for one message are not sent, and their claims become
   const previous = [{incarnation: 'first-life', upTo: 0, started}]
   assert.equal(await clock.finish(next.store.endPreviousIncarnations(previous)), 0)
   assert.deepEqual(await world.statuses('far'), ['lost'])
-  assert.equal(servers.one.received.at(-1)?.includes('lives'), false)
+  assert.equal(servers.one.received.at(-1)?.includes('"previous":[]'), true)
 })
 
 test('a replaced incarnation that reconnects does not fence its successor', async () => {
@@ -418,22 +418,65 @@ test('malformed, unknown and premature messages are refused', async () => {
       send: (message) => sent.push(JSON.stringify(message)),
       close: () => (closed += 1),
     })
-  for (const text of ['nonsense', '[]', '{"kind":"claim","id":1,"token":"t","room":1}']) {
+  for (const text of [
+    'nonsense',
+    '[]',
+    '{"kind":"claim","id":1,"token":"t","room":1,"after":null}',
+  ]) {
     await clock.finish(connect().receive(text))
     assert.match(sent.pop()!, /"refused","code":"malformed"/)
   }
   assert.equal(closed, 3)
   const node = {id: 'an-id', incarnation: 'life', name: 'n', tags: {}, slots: 1, version: '1'}
-  const hello = {kind: 'hello', protocol: PROTOCOL + 1, clusterId: null, node, joined: false}
-  const whole = {...hello, status: 'alive', held: [], claiming: null, later: 'field'}
+  const hello = {kind: 'hello', protocol: PROTOCOL, clusterId: null, node, joined: false, ended: []}
+  const claims = {activeClaims: [], pendingToken: null}
+  const whole = {...hello, status: 'alive', ...claims, ownToken: null, later: 'field'}
   const next = connect()
   await clock.finish(next.receive(JSON.stringify(whole)))
-  assert.match(sent.pop()!, /"welcome"/, 'one version later is compatible')
+  assert.match(sent.pop()!, /"welcome"/, 'an unknown field is ignored')
   await clock.finish(next.receive('{"kind":"dance","id":7}'))
   assert.match(sent.pop()!, /"failed","id":7,"failure":"unsupported"/)
   assert.equal(closed, 3, 'the connection stays')
-  await clock.finish(connect().receive(JSON.stringify({...whole, protocol: PROTOCOL + 2})))
-  assert.match(sent.pop()!, /"refused","code":"protocol"/)
+})
+
+test('an agent or server of another protocol is refused with what to update', async () => {
+  const {world, servers, clock} = await aCluster('one')
+  const sent: unknown[] = []
+  const receive = (text: object) =>
+    servers.one.hub
+      .connect({
+        address: '192.0.2.8',
+        port: 1,
+        caller: LOCAL,
+        send: (message) => sent.push(message),
+        close: () => undefined,
+      })
+      .receive(JSON.stringify(text))
+  await clock.finish(receive({kind: 'hello', protocol: PROTOCOL - 1, held: []}))
+  await clock.finish(receive({kind: 'hello', protocol: PROTOCOL + 1}))
+  const why = (protocol: number, fix: string) => {
+    const versions = `it speaks version ${protocol} of the agent protocol, one version ${PROTOCOL}`
+    return `The agent cannot join: ${versions}. Update ${fix}.`
+  }
+  assert.deepEqual(sent, [
+    {kind: 'refused', code: 'protocol', message: why(PROTOCOL - 1, 'the agent')},
+    {kind: 'refused', code: 'protocol', message: why(PROTOCOL + 1, 'one')},
+  ])
+  for (const [protocol, fix] of [
+    [PROTOCOL - 1, 'server'],
+    [PROTOCOL + 1, 'agent'],
+  ] as const) {
+    const dialled: TestServer['dialled'] = (_clock, handlers) => {
+      clock.after(1, () => handlers.onMessage(JSON.stringify({kind: 'welcome', protocol})))
+      return {bufferedBytes: 0, send: () => undefined, terminate: () => undefined}
+    }
+    const {refusals} = new TestAgent(world, {other: {dialled} as TestServer})
+    await clock.advance(10)
+    assert.match(
+      refusals.join(),
+      new RegExp(`speaks version ${protocol} .* this agent ${PROTOCOL}\\. Update the ${fix}\\.$`),
+    )
+  }
 })
 
 test('an agent with the node id of a server is refused', async () => {

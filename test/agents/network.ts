@@ -47,8 +47,6 @@ export class TestServer {
   /** HTTP status with which it refuses connections; `null` = it accepts them. */
   refusesWith: number | null = null
   readonly wires = new Set<Wire>()
-  /** Its welcome is that of the previous release, which accepts no claims back. */
-  isOlder = false
   /** The token of the next connection. */
   caller: Principal = LOCAL
   /** Every text that agents sent. */
@@ -121,11 +119,8 @@ export class TestServer {
       address: '192.0.2.7',
       port: 40_000,
       caller: this.caller,
-      send: (message) => {
-        const {releases, ...older} = message as {releases?: boolean}
-        const sent = this.isOlder && releases === true ? older : message
-        later(() => this.isSilent || wire.handlers.onMessage(JSON.stringify(sent)))
-      },
+      send: (message) =>
+        later(() => this.isSilent || wire.handlers.onMessage(JSON.stringify(message))),
       close: () => later(() => this.#close(wire, 'closed')),
     })
     wire.handlers.onOpen()
@@ -148,6 +143,8 @@ export interface AgentSettings {
   readonly slots: number
 }
 
+const FIRST = 'first-life'
+
 /** Incarnation of an agent: its link and its remote store. */
 export class TestAgent {
   readonly claims = new LocalClaims()
@@ -166,7 +163,7 @@ export class TestAgent {
     settings: Partial<AgentSettings> = {},
   ) {
     const {name = 'agent-a', clusterId = null, slots = 4} = settings
-    const {id = `id-of-${name}-agent`, incarnation = 'first-life'} = settings
+    const {id = `id-of-${name}-agent`, incarnation = FIRST} = settings
     const dial: Dial = (url, handlers) => servers[url]!.dialled(clock, handlers)
     this.link = new AgentLink({
       dial,
@@ -176,6 +173,8 @@ export class TestAgent {
       describe: () => ({
         node: {id, incarnation, name, tags: {place: 'far'}, slots, version: '1.0.0'},
         status: 'alive',
+        ended: incarnation === FIRST ? [] : [FIRST],
+        ownToken: null,
         ...this.claims.encoded(),
       }),
       clusterId,

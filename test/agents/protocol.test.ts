@@ -1,4 +1,4 @@
-/** Wire names of the agent protocol: two releases work together only while these stay as they are. */
+/** Wire names of the agent protocol: a change of these needs another protocol number. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {LocalClaims} from '../../src/agents/client/store.ts'
@@ -9,7 +9,6 @@ import {
   decodeServerMessage,
   encodeFinish,
   encodeIncarnations,
-  encodeNotification,
 } from '../../src/agents/codec.ts'
 import type {FinishItem} from '../../src/ports/node-store.ts'
 
@@ -43,7 +42,7 @@ test('a finish keeps its wire names, and decoding restores it', () => {
     outputFoot: 'foot',
     output: {offset: 5, bytes: 'AP8=', totalBytes: 7},
     dropOutput: false,
-    dice: 0.25,
+    jitter: 0.25,
   })
   assert.deepEqual(decodeFinish(json), FINISH)
 })
@@ -59,19 +58,27 @@ test('a finish with too long texts is cut: the start of the head, the end of the
 test('previous incarnations keep their wire names, and decoding restores them', () => {
   const previous = [{incarnation: 'first', upTo: 3, started: new Set(['7-press-2'])}]
   const json = encodeIncarnations(previous)
-  assert.deepEqual(json, {lives: [{incarnation: 'first', upTo: 3, begun: ['7-press-2']}]})
+  assert.deepEqual(json, {previous: [{incarnation: 'first', upTo: 3, started: ['7-press-2']}]})
   assert.deepEqual(decodeIncarnations(json), previous)
-  assert.deepEqual(decodeIncarnations({}), [])
+  assert.deepEqual(decodeIncarnations({previous: []}), [])
 })
 
 test('claims and notifications keep their wire names', () => {
   const claims = new LocalClaims()
   claims.pendingToken = 'token-8'
-  assert.deepEqual(claims.encoded(), {held: [], claiming: 'token-8'})
-  const notification = encodeNotification('cancel')
-  assert.deepEqual(notification, {kind: 'ring', bell: 'cancel'})
+  assert.deepEqual(claims.encoded(), {activeClaims: [], pendingToken: 'token-8'})
+  const notification = {kind: 'notify', topic: 'cancel'}
   assert.deepEqual(decodeServerMessage(JSON.stringify(notification)), {
     ok: true,
     message: notification,
   })
+})
+
+test('a greeting of another protocol is read, whatever else it has', () => {
+  const other = {ok: false, why: 'protocol', protocol: 1}
+  assert.deepEqual(decodeAgentMessage('{"kind":"hello","protocol":1,"held":[]}'), other)
+  assert.deepEqual(decodeServerMessage('{"kind":"welcome","protocol":1,"cluster":{}}'), other)
+  const malformed = {ok: false, why: 'malformed'}
+  for (const protocol of ['0.5', '"1"', 'null'])
+    assert.deepEqual(decodeAgentMessage(`{"kind":"hello","protocol":${protocol}}`), malformed)
 })

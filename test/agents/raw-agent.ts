@@ -84,8 +84,10 @@ export function aHello(name: string, {node, ...changes}: Readonly<Record<string,
     },
     joined: false,
     status: 'alive',
-    held: [],
-    claiming: null,
+    ended: [],
+    activeClaims: [],
+    pendingToken: null,
+    ownToken: null,
     ...changes,
   }
 }

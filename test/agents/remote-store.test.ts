@@ -33,33 +33,13 @@ test('a finish that the reply of the server does not cover is not delivered', as
   assert.deepEqual(await store.finish([aFinish(1)]), outcomes)
 })
 
-test('a heartbeat brings the clock of the server, that of an older server none', async () => {
-  const replies = [
-    {answer: 'ok', end: [], now: 7_000},
-    {answer: 'ok', end: []},
-  ]
-  const link = {request: async () => replies.shift()} as unknown as RpcClient
+test('a heartbeat brings the clock of the server', async () => {
+  const link = {
+    request: async () => ({result: 'ok', revoked: [], now: 7_000}),
+  } as unknown as RpcClient
   const seen: number[] = []
   const onServerTime = (now: number) => void seen.push(now)
   const store = new RemoteNodeStore(link, new LocalClaims(), () => undefined, onServerTime)
-  const beat = {nodeId: 'far', incarnation: 'life', status: 'alive'} as const
-  for (const _ of replies.slice()) await store.beat([beat])
+  await store.beat([{nodeId: 'far', incarnation: 'life', status: 'alive'}])
   assert.deepEqual(seen, [7_000])
-})
-
-test('a claim asks for secrets, and the reply of an older server has none', async () => {
-  const asked: unknown[] = []
-  const reply = {claimed: [], waiting: 0, nextDueInMs: null}
-  const replies = [{...reply, secrets: {db: 'hunter2'}}, reply]
-  const link = {
-    request: async (_kind: string, body: unknown) => {
-      asked.push(body)
-      return replies.shift()
-    },
-  } as unknown as RpcClient
-  const store = new RemoteNodeStore(link, new LocalClaims(), () => undefined)
-  const request = {nodeId: 'n', incarnation: 'i', token: 't', room: 1}
-  assert.deepEqual((await store.claim([request]))[0]!.secrets, {db: 'hunter2'})
-  assert.deepEqual((await store.claim([request]))[0]!.secrets, {})
-  assert.equal((asked[0] as {secrets: unknown}).secrets, true)
 })

@@ -73,6 +73,18 @@ test('undelivered results survive a restart, complete and in order', async (t) =
   await second.results.close()
 })
 
+test('undelivered results of release 0.2 are read', async (t) => {
+  const directory = aDirectory(t)
+  const {results} = await ResultLog.open(directory, clock)
+  await results.keep(aFinish(1))
+  await results.close()
+  const file = join(directory, FILE)
+  writeFileSync(file, readFileSync(file, 'utf8').replace('"jitter"', '"dice"'))
+  const {left, unreadable, results: next} = await ResultLog.open(directory, clock)
+  assert.deepEqual([left.map(({jitter}) => jitter), unreadable], [[0.25], 0])
+  await next.close()
+})
+
 test('an acknowledged result of a claim leaves that of a later claim of the execution', async (t) => {
   const directory = aDirectory(t)
   const {results} = await ResultLog.open(directory, clock)

@@ -22,7 +22,13 @@ test('an execution that ends while a heartbeat is being stored does not count as
     activeClaims: async () => [],
   }
   const {session} = aSession(store, () => stored.promise)
-  const beat = {kind: 'beat', id: 1, status: 'alive', held: CLAIMS, claiming: null} as const
+  const beat = {
+    kind: 'heartbeat',
+    id: 1,
+    status: 'alive',
+    activeClaims: CLAIMS,
+    pendingToken: null,
+  } as const
   const replied = session.handle(beat)
   assert.equal(session.runningCount, 1)
   await session.handle({
@@ -33,13 +39,14 @@ test('an execution that ends while a heartbeat is being stored does not count as
         ...CLAIMS[0]!,
         status: 'succeeded',
         durationMs: 1,
+        startedAfterMs: 0,
         exitCode: 0,
         reason: '',
         outputHead: '',
         outputFoot: '',
         output: {offset: 0, bytes: '', totalBytes: 0},
         dropOutput: false,
-        dice: 0,
+        jitter: 0,
       },
     ],
   })
@@ -66,10 +73,16 @@ test('verifications wait for the budget and end with their connection; heartbeat
   })
   const claims = [1, 2].map((group) => ({key: {group, node: 'press', attempt: 1}, token: 't'}))
   const requests = [1, 2, 3].map((id) => session.handle({kind: 'verify', id, claims}))
-  await session.handle({kind: 'beat', id: 4, status: 'alive', held: [], claiming: null})
+  await session.handle({
+    kind: 'heartbeat',
+    id: 4,
+    status: 'alive',
+    activeClaims: [],
+    pendingToken: null,
+  })
   assert.deepEqual(
     sent.map(({kind}) => kind),
-    ['beat'],
+    ['heartbeat'],
   )
   assert.deepEqual(
     asked,
@@ -82,8 +95,8 @@ test('verifications wait for the budget and end with their connection; heartbeat
   await Promise.all(requests)
   assert.equal(verified, 2, 'what was revoked is not looked up again')
   assert.deepEqual(sent.slice(1), [
-    {kind: 'verify', id: 1, hold: [false, false]},
-    {kind: 'verify', id: 2, hold: [false, false]},
+    {kind: 'verify', id: 1, active: [false, false]},
+    {kind: 'verify', id: 2, active: [false, false]},
   ])
 })
 
@@ -119,7 +132,7 @@ function aSession(
 }
 
 /** The request of the store for a claim of an agent. */
-async function askedBy(claim: {readonly room: number; readonly most?: number}, slots = 256) {
+async function askedBy(claim: {readonly room: number}, slots = 256) {
   const asked: unknown[] = []
   const store: Partial<SessionStore> = {
     claim: async (requests) => {
@@ -128,15 +141,14 @@ async function askedBy(claim: {readonly room: number; readonly most?: number}, s
     },
   }
   const {session} = aSession(store, undefined, slots)
-  await session.handle({kind: 'claim', id: 1, token: 't1', ...claim})
+  await session.handle({kind: 'claim', id: 1, token: 't1', after: null, ...claim})
   return asked
 }
 
 test('a claim takes as many executions as the agent accepts in one reply', async () => {
-  assert.deepEqual(await askedBy({room: 200, most: 256}), [200])
-  assert.deepEqual(await askedBy({room: 10_000, most: 10_000}), [256])
-  assert.deepEqual(await askedBy({room: 200}), [16], 'an agent of the previous release')
-  assert.deepEqual(await askedBy({room: 10_000, most: 256}, 4), [24], 'six for each slot')
+  assert.deepEqual(await askedBy({room: 200}), [200])
+  assert.deepEqual(await askedBy({room: 10_000}), [256])
+  assert.deepEqual(await askedBy({room: 10_000}, 4), [24], 'six for each slot')
 })
 
 test('an agent that has claimed what its slots can have claims nothing more', async () => {
@@ -150,7 +162,7 @@ test('an agent that has claimed what its slots can have claims nothing more', as
     },
   })
   await session.loadActiveClaims()
-  await session.handle({kind: 'claim', id: 1, token: 't2', room: 100, most: 256})
+  await session.handle({kind: 'claim', id: 1, token: 't2', room: 100, after: null})
   assert.deepEqual(rooms, [4])
 })
 
@@ -162,7 +174,7 @@ test('output is announced under the name of the job that the store has', async (
   await session.loadActiveClaims()
   const other = {...KEY, group: 2}
   const items = [KEY, other].map((key) => {
-    return {key, token: 't1', job: 'payroll', offset: 0, bytes: 'b2sK'}
+    return {key, token: 't1', offset: 0, bytes: 'b2sK'}
   })
   await session.handle({kind: 'append', id: 1, items})
   const announced = events.all.filter(({name}) => name === 'execution_output')
@@ -186,7 +198,7 @@ test('a flood of heartbeats waits: one that reports invented claims looks up a b
     key: {...KEY, group: at + 1},
     token: 't',
   }))
-  const beat = {kind: 'beat', status: 'alive', held, claiming: null} as const
+  const beat = {kind: 'heartbeat', status: 'alive', activeClaims: held, pendingToken: null} as const
   const replied = Array.from({length: 32}, (_, at) => session.handle({...beat, id: at + 1}))
   await clock.advance(1)
   assert.equal(sent.length, 4)
@@ -195,44 +207,31 @@ test('a flood of heartbeats waits: one that reports invented claims looks up a b
   await clock.finish(Promise.all(replied))
   assert.deepEqual([...new Set(looked)], [held.length])
   assert.deepEqual(violations, [])
-  await session.handle({...beat, id: 99, held: [...held, ...CLAIMS]})
+  await session.handle({...beat, id: 99, activeClaims: [...held, ...CLAIMS]})
   assert.equal(violations.length, 1)
 })
 
 test('the reply to a heartbeat has the clock of the server', async () => {
   const {session, sent, clock} = aSession({activeClaims: async () => []})
   const now = clock.now()
-  await session.handle({kind: 'beat', id: 1, status: 'alive', held: [], claiming: null})
-  assert.deepEqual(sent, [{kind: 'beat', id: 1, answer: 'ok', end: [], now}])
+  await session.handle({
+    kind: 'heartbeat',
+    id: 1,
+    status: 'alive',
+    activeClaims: [],
+    pendingToken: null,
+  })
+  assert.deepEqual(sent, [{kind: 'heartbeat', id: 1, result: 'ok', revoked: [], now}])
 })
 
-/** The reply to a claim of an agent. */
-async function replyTo(
-  claim: SessionStore['claim'],
-  more: {readonly room: number; readonly secrets?: boolean},
-): Promise<ServerMessage> {
-  const {session, sent} = aSession({claim})
-  await session.handle({kind: 'claim', id: 1, token: 't1', ...more})
-  return sent[0]!
-}
-
-test('an agent gets secrets with its claim; one of the previous release cannot start the job', async () => {
+test('an agent gets secrets with its claim', async () => {
   const {spec} = aJob('job').with({executor: 'shell', executorConfig: {env: 'A=${secret:db}'}})
-  const plain = aJob('plain').with({executor: 'shell'}).spec
-  const claimed = [spec, plain].map((each) => {
-    const execution = anExecution().with({jobName: each.name}).running().record
-    return {execution, token: 't1', spec: each, cause: 'manual' as const, scheduledAt: 0}
-  })
+  const execution = anExecution().with({jobName: 'job'}).running().record
+  const claimed = [{execution, token: 't1', spec, cause: 'manual' as const, scheduledAt: 0}]
   const result = {claimed, waiting: 0, nextDueInMs: null, secrets: {db: 'hunter2'}}
-  const claim = async () => [result]
-  const reply = await replyTo(claim, {room: 2, secrets: true})
-  assert(reply.kind === 'claim' && 'claimed' in reply)
+  const {session, sent} = aSession({claim: async () => [result]})
+  await session.handle({kind: 'claim', id: 1, token: 't1', room: 2, after: null})
+  const [reply] = sent
+  assert(reply?.kind === 'claim' && 'claimed' in reply)
   assert.deepEqual([reply.secrets, reply.claimed[0]!.spec], [{db: 'hunter2'}, spec])
-  const older = await replyTo(claim, {room: 2})
-  assert(older.kind === 'claim' && 'claimed' in older)
-  assert.ok(!JSON.stringify(older).includes('hunter2'))
-  assert.deepEqual(
-    older.claimed.map(({spec: {executor}}) => executor),
-    ['shell with secrets (upgrade the agent)', 'shell'],
-  )
 })

@@ -6,7 +6,7 @@
 import {backoffMs} from '../../lib/backoff.ts'
 import type {Clock, Random, Timer} from '../../ports/runtime.ts'
 import {StoreUnavailable} from '../../ports/store-errors.ts'
-import {decodeServerMessage, isCompatible} from '../codec.ts'
+import {decodeServerMessage} from '../codec.ts'
 import {
   type AgentTopic,
   type BodyOf,
@@ -31,7 +31,7 @@ export interface LinkOptions {
   /** The agent and its claims at this moment. */
   readonly describe: () => Pick<
     HelloMessage,
-    'node' | 'status' | 'held' | 'claiming' | 'ended' | 'ownToken'
+    'node' | 'status' | 'activeClaims' | 'pendingToken' | 'ended' | 'ownToken'
   >
   /** `null` before the first join. */
   readonly clusterId: string | null
@@ -82,7 +82,6 @@ export class AgentLink implements RpcClient {
   #lostAt: number | null = null
   #reportedAt = -Infinity
   #refusalReportedAt = -Infinity
-  #takesReleases = false
   #isStopped = false
   #isLeaving = false
   /** Sending time of the newest message that the server answered after a commit. */
@@ -119,11 +118,6 @@ export class AgentLink implements RpcClient {
     return Math.max(0, this.#options.clock.monotonicMs() - this.#acknowledgedAt)
   }
 
-  /** True if the last server that welcomed this agent accepts claims back. */
-  get takesReleases(): boolean {
-    return this.#takesReleases
-  }
-
   /** The agent shuts down: from now on requests do not wait for a connection. */
   leaving(): void {
     this.#isLeaving = true
@@ -135,7 +129,7 @@ export class AgentLink implements RpcClient {
     body: BodyOf<RequestOf<Kind>>,
   ): Promise<ReplyOf<Kind>> {
     const connection = this.#joinedConnection() ?? (await this.#waitForConnection())
-    const isHeartbeat = kind === 'beat'
+    const isHeartbeat = kind === 'heartbeat'
     const reply = await connection.requests.request(kind, body, {
       timeoutMs: isHeartbeat ? this.#options.ackTimeoutMs : REPLY_TIMEOUT_MS,
       onTimeout: () => {
@@ -207,6 +201,8 @@ export class AgentLink implements RpcClient {
     if (this.#connection !== connection) return
     const decoded = decodeServerMessage(text)
     if (!decoded.ok) {
+      if (decoded.why === 'protocol')
+        return this.#refuse(connection, otherProtocol(connection.url, decoded.protocol))
       // A later version may send kinds that this one does not know.
       if (decoded.why === 'malformed') this.#leave(connection, 'it sent a malformed message')
       return
@@ -214,21 +210,16 @@ export class AgentLink implements RpcClient {
     const {message} = decoded
     if (message.kind === 'welcome') void this.#onWelcome(connection, message)
     else if (message.kind === 'refused') this.#onRefused(connection, message)
-    else if (message.kind === 'goodbye') this.#leave(connection, 'it shuts down')
+    else if (message.kind === 'shutdown') this.#leave(connection, 'it shuts down')
     else if (message.kind === 'issued') void this.#onIssued(connection)
-    else if (message.kind === 'ring') this.#options.onNotify(message.bell)
+    else if (message.kind === 'notify') this.#options.onNotify(message.topic)
     else this.#onReply(connection, message)
   }
 
   async #onWelcome(connection: Connection, welcome: WelcomeMessage): Promise<void> {
     const {onJoined, saveClusterId, onRefused} = this.#options
-    const {clusterId, protocol} = welcome
+    const {clusterId} = welcome
     if (connection.isWelcomed) return
-    if (!isCompatible(protocol)) {
-      const versions = `it speaks version ${protocol} of the agent protocol, this agent ${PROTOCOL}`
-      const why = `${versions}. Update the older of them`
-      return this.#refuse(connection, cannotJoin(connection.url, why))
-    }
     if (this.#clusterId !== null && this.#clusterId !== clusterId)
       return this.#refuse(connection, cannotJoin(connection.url, OTHER_CLUSTER), 'setting')
     if (this.#clusterId === null) {
@@ -242,7 +233,6 @@ export class AgentLink implements RpcClient {
     }
     connection.handshake?.cancel()
     connection.isWelcomed = true
-    this.#takesReleases = welcome.releases === true
     this.#hasJoined = true
     this.#lostAt = null
     this.#reportedAt = -Infinity
@@ -305,7 +295,7 @@ export class AgentLink implements RpcClient {
     const {kind, sentAt, result} = settled
     if (result === 'mismatched')
       return this.#leave(connection, 'its reply does not match the request')
-    if (kind !== 'beat') return
+    if (kind !== 'heartbeat') return
     if (result === 'replied') return this.#acknowledge(sentAt)
     // The server replies but cannot reach the store; another server may.
     if (this.disconnectedMs >= this.#options.ackTimeoutMs)
@@ -357,6 +347,11 @@ const OTHER_CLUSTER =
 
 function cannotJoin(url: string, why: string): string {
   return `The server ${url} cannot be joined: ${why}.`
+}
+
+function otherProtocol(url: string, protocol: number): string {
+  const versions = `it speaks version ${protocol} of the agent protocol, this agent ${PROTOCOL}`
+  return cannotJoin(url, `${versions}. Update the ${protocol < PROTOCOL ? 'server' : 'agent'}`)
 }
 
 function messageOf(error: unknown): string {

@@ -211,7 +211,7 @@ async function readLog(
   let unreadable = 0
   for (const text of (await readText(path)).split('\n')) {
     if (text === '') continue
-    const line = parseRecord(text)
+    const line = withJitter(parseRecord(text))
     if (!isLine(line)) {
       unreadable += 1
       continue
@@ -220,6 +220,12 @@ async function readLog(
     for (const id of line.done ?? []) waiting.delete(id)
   }
   return {waiting, unreadable}
+}
+
+/** A line of release 0.2 has the jitter under another name. */
+function withJitter(line: unknown): unknown {
+  const finish = (line as {finish?: {dice?: unknown}} | null)?.finish
+  return finish?.dice === undefined ? line : {finish: {...finish, jitter: finish.dice}}
 }
 
 async function readText(path: string): Promise<string> {

@@ -20,7 +20,7 @@ import type {
 } from '../../ports/node-store.ts'
 import {OutcomeUnknown} from '../../ports/store-errors.ts'
 import {encodeBytes, encodeClaim, encodeFinish, encodeIncarnations} from '../codec.ts'
-import {type ActiveClaimsJson, CLAIMED_MAX, ITEMS_MAX} from '../protocol.ts'
+import {type ActiveClaimsJson, ITEMS_MAX} from '../protocol.ts'
 import type {RpcClient} from './rpc.ts'
 
 /** Output in one request: base64 adds a third, which still fits into a message. */
@@ -57,22 +57,20 @@ export class RemoteNodeStore implements NodeStore {
     // Kept after a failure: the claim may be stored, and is repeated with the same token.
     this.#claims.pendingToken = token
     const after = this.#claims.newest
-    const more = {most: CLAIMED_MAX, secrets: true, ...(after === null ? {} : {after})}
-    const reply = await this.#rpc.request('claim', {token, room, ...more})
-    const {waiting, nextDueInMs, newest, cordoned: isCordoned = false, secrets = {}} = reply
+    const {newest, ...reply} = await this.#rpc.request('claim', {token, room, after})
     const claimed = reply.claimed.map((each) => ({...each, spec: withDefaults(each.spec)}))
     this.#claims.add(claimed)
-    this.#claims.newest = newest ?? null
+    this.#claims.newest = newest
     this.#claims.pendingToken = null
-    return [{claimed, waiting, nextDueInMs, isCordoned, secrets}]
+    return [{...reply, claimed}]
   }
 
   /** `active` or `revoked`: servers find out about `lost_may_continue` with each heartbeat. */
   async verifyClaims(claims: readonly ExecutionClaim[]): Promise<readonly ClaimStatus[]> {
     const statuses: ClaimStatus[] = []
     for (const part of split(claims, () => 0)) {
-      const {hold} = await this.#rpc.request('verify', {claims: part.map(encodeClaim)})
-      statuses.push(...part.map((_claim, index) => (hold[index] === true ? 'active' : 'revoked')))
+      const {active} = await this.#rpc.request('verify', {claims: part.map(encodeClaim)})
+      statuses.push(...part.map((_claim, index) => (active[index] === true ? 'active' : 'revoked')))
     }
     claims.forEach((claim, index) => statuses[index] === 'active' || this.#claims.remove(claim))
     return statuses
@@ -92,15 +90,14 @@ export class RemoteNodeStore implements NodeStore {
   async appendOutput(items: readonly OutputAppend[]): Promise<readonly boolean[]> {
     const accepted: boolean[] = []
     for (const part of split(items, outputBytes)) {
-      const {taken} = await this.#rpc.request('append', {
+      const reply = await this.#rpc.request('append', {
         items: part.map((item) => ({
           ...encodeClaim(item),
-          job: this.#claims.get(item)?.job ?? '',
           offset: item.offset,
           ...encodeBytes(item),
         })),
       })
-      accepted.push(...part.map((_item, index) => taken[index] === true))
+      accepted.push(...part.map((_item, index) => reply.accepted[index] === true))
     }
     return accepted
   }
@@ -119,7 +116,7 @@ export class RemoteNodeStore implements NodeStore {
 
   /** Claims that a server revoked with a heartbeat; each is returned once. */
   revokedClaims(): readonly ExecutionClaim[] {
-    const revoked = this.#revoked.filter((claim) => this.#claims.get(claim) !== null)
+    const revoked = this.#revoked.filter((claim) => this.#claims.has(claim))
     this.#revoked = []
     return revoked
   }
@@ -132,14 +129,14 @@ export class RemoteNodeStore implements NodeStore {
   async beat([heartbeat]: readonly Heartbeat[]): Promise<readonly Exclude<BeatReply, 'unknown'>[]> {
     const {status} = heartbeat!
     const body = {status, ...this.#claims.encoded()}
-    const {answer, end, now} = await this.#rpc.request('beat', body)
-    if (now !== undefined) this.#onServerTime(now)
-    const revoked = end.filter((claim) => this.#claims.get(claim) !== null)
+    const {result, now, ...reply} = await this.#rpc.request('heartbeat', body)
+    this.#onServerTime(now)
+    const revoked = reply.revoked.filter((claim) => this.#claims.has(claim))
     if (revoked.length > 0) {
       this.#revoked = revoked
       this.#onRevoked()
     }
-    return [answer]
+    return [result]
   }
 
   /**
@@ -147,8 +144,8 @@ export class RemoteNodeStore implements NodeStore {
    * Their claims are released if they never started, and lost otherwise. Resolves with the number released.
    */
   async endPreviousIncarnations(previous: readonly PreviousIncarnation[]): Promise<number> {
-    const {givenBack} = await this.#rpc.request('earlier_over', encodeIncarnations(previous))
-    return givenBack ?? 0
+    const body = encodeIncarnations(previous)
+    return (await this.#rpc.request('end_previous_incarnations', body)).releasedCount
   }
 }
 
@@ -178,10 +175,6 @@ function split<Item>(items: readonly Item[], bytesOf: (item: Item) => number): I
   return parts
 }
 
-export interface LocalClaim extends ExecutionClaim {
-  readonly job: string
-}
-
 /**
  * Claims of this node that are not finished, and the claim request that is pending. Every heartbeat carries
  * them, and the server compares them with the store. Maintained by the remote store, which sees every claim
@@ -189,7 +182,7 @@ export interface LocalClaim extends ExecutionClaim {
  */
 export class LocalClaims {
   /** Key: the claim. A reply about an older claim of an execution must not touch its newer one. */
-  readonly #claims = new Map<string, LocalClaim>()
+  readonly #claims = new Map<string, ExecutionClaim>()
   /** Token of the claim without a reply yet: the executions it took are not lost. */
   pendingToken: string | null = null
   /** Newest claim of this node by the last reply of the store; `null` before the first. */
@@ -197,8 +190,7 @@ export class LocalClaims {
 
   add(claimed: readonly ClaimedExecution[]): void {
     for (const {execution, token} of claimed) {
-      const {group, node, attempt, jobName: job} = execution
-      const claim = {key: {group, node, attempt}, token, job}
+      const claim = encodeClaim({key: execution, token})
       this.#claims.set(claimId(claim), claim)
     }
   }
@@ -208,8 +200,8 @@ export class LocalClaims {
     this.#claims.delete(claimId(claim))
   }
 
-  get(claim: ExecutionClaim): LocalClaim | null {
-    return this.#claims.get(claimId(claim)) ?? null
+  has(claim: ExecutionClaim): boolean {
+    return this.#claims.has(claimId(claim))
   }
 
   get size(): number {
@@ -218,6 +210,9 @@ export class LocalClaims {
 
   /** Claims as a hello or a heartbeat carries them. */
   encoded(): ActiveClaimsJson {
-    return {held: [...this.#claims.values()].map(encodeClaim), claiming: this.pendingToken}
+    return {
+      activeClaims: [...this.#claims.values()].map(encodeClaim),
+      pendingToken: this.pendingToken,
+    }
   }
 }

@@ -12,7 +12,6 @@ import type {BeatReply, Heartbeat, JoinRequest} from '../../ports/node-store.ts'
 import type {Clock, Random} from '../../ports/runtime.ts'
 import type {Store} from '../../ports/store.ts'
 import type {IssueRefusal, TokenUse} from '../../ports/token-store.ts'
-import {isCompatible} from '../codec.ts'
 import {type HelloMessage, PROTOCOL, type RefusalKind} from '../protocol.ts'
 
 export interface Refusal {
@@ -58,7 +57,7 @@ export class Admission {
   /** Makes the agent a member; `null` = it is one now. Throws the errors of the store. */
   async admit(hello: HelloMessage, origin: Origin): Promise<Refusal | null> {
     const {node, status, joined} = hello
-    const early = this.#incompatibility(hello) ?? grantRefusal(origin.caller, node)
+    const early = this.#otherCluster(hello) ?? grantRefusal(origin.caller, node)
     if (early !== null) return early
     // Before its heartbeat, which is one of the node that it says it is.
     const unusable = joined ? await this.#useToken('tokenRefusal', hello, origin) : null
@@ -76,11 +75,11 @@ export class Admission {
   /** Gives an agent with a join token a token of its own. `null` = it has one now. */
   async issue(hello: HelloMessage, origin: Origin): Promise<Refusal | null> {
     const {id, name} = hello.node
-    const early = this.#incompatibility(hello) ?? grantRefusal(origin.caller, hello.node)
+    const early = this.#otherCluster(hello) ?? grantRefusal(origin.caller, hello.node)
     if (early !== null) return early
     const use = useOf(origin, name)
-    if (use === null || hello.ownToken === undefined) {
-      const why = 'it sent no token of its own to a join token. Update it, or start it again'
+    if (use === null || hello.ownToken === null) {
+      const why = 'it sent no token of its own to a join token. Start it again'
       return {code: 'token', message: `The agent ${name} cannot join: ${why}.`}
     }
     const {store, random, isConfigured} = this.#options
@@ -115,9 +114,7 @@ export class Admission {
     const result = await joinMember(
       {store, clock, freshMs, waitMs: OTHER_HEARTBEAT_WAIT_MS},
       // An agent that may take no other identity proves that the incarnation which is alive is its own.
-      token === null
-        ? {member, ...(ended === undefined ? {} : {ended})}
-        : {member, token, ended: ended ?? []},
+      {member, ended, ...(token === null ? {} : {token})},
     )
     if (result.kind === 'joined') return null
     if (result.kind === 'token') return tokenRefusal(result.refusal, node.name)
@@ -127,17 +124,19 @@ export class Admission {
     return {code: 'name_taken', message: `The node name ${node.name} cannot be used: ${why}.`}
   }
 
-  #incompatibility({protocol, clusterId}: HelloMessage): Refusal | null {
+  #otherCluster({clusterId}: HelloMessage): Refusal | null {
     const {nodeName} = this.#options
-    if (!isCompatible(protocol)) {
-      const versions = `it speaks version ${protocol} of the agent protocol, ${nodeName} version ${PROTOCOL}`
-      const message = `The agent cannot join: ${versions}. Update the older of them.`
-      return {code: 'protocol', message}
-    }
     if (clusterId === null || clusterId === this.#options.clusterId) return null
     const why = `${nodeName} belongs to another cluster than the one the agent joined first`
     return {code: 'cluster', message: `The agent cannot join: ${why}. Set another --data.`}
   }
+}
+
+/** Refusal of an agent that speaks another protocol than this server. */
+export function otherProtocol(protocol: number, server: string): Refusal {
+  const why = `it speaks version ${protocol} of the agent protocol, ${server} version ${PROTOCOL}`
+  const fix = `Update ${protocol < PROTOCOL ? 'the agent' : server}`
+  return {code: 'protocol', message: `The agent cannot join: ${why}. ${fix}.`}
 }
 
 export function incarnationOf({node}: HelloMessage): {nodeId: string; incarnation: string} {

@@ -16,7 +16,7 @@ import type {
 } from '../../ports/node-store.ts'
 import type {Clock, Random, Wakeup} from '../../ports/runtime.ts'
 import type {Store} from '../../ports/store.ts'
-import {decodeAgentMessage, encodeNotification} from '../codec.ts'
+import {decodeAgentMessage} from '../codec.ts'
 import {
   type AgentTopic,
   type HelloMessage,
@@ -28,6 +28,7 @@ import {
   Admission,
   type AdmissionOptions,
   incarnationOf,
+  otherProtocol,
   type Origin,
   type Refusal,
   replacedRefusal,
@@ -168,7 +169,7 @@ export class AgentHub implements Service {
     for (const unsubscribe of this.#unsubscribes.splice(0)) unsubscribe()
     await Promise.all([this.#sweep.stop(), this.#notify.stop()])
     for (const connection of this.#connections) {
-      connection.peer.send({kind: 'goodbye'})
+      connection.peer.send({kind: 'shutdown'})
       this.#close(connection, `${this.#options.nodeName} shuts down`)
     }
   }
@@ -199,6 +200,8 @@ export class AgentHub implements Service {
     const decoded = decodeAgentMessage(text)
     const {session} = connection
     if (!decoded.ok) {
+      if (decoded.why === 'protocol')
+        return this.#refuse(connection, otherProtocol(decoded.protocol, this.#options.nodeName))
       if (decoded.why === 'malformed' || decoded.id === null || session === null)
         return this.#refuse(connection, malformed('the message cannot be read'))
       const message = `this server, of protocol ${PROTOCOL}, does not support that request`
@@ -219,8 +222,8 @@ export class AgentHub implements Service {
   async #onHello(connection: Connection, hello: HelloMessage): Promise<void> {
     const {clusterId, nodeName, events} = this.#options
     if (this.#isStopped) return this.#refuse(connection, unavailable(`${nodeName} shuts down`))
-    const {node, status, held} = hello
-    if (held.length > claimsMax(node.slots))
+    const {node, status, activeClaims} = hello
+    if (activeClaims.length > claimsMax(node.slots))
       return this.#refuse(
         connection,
         malformed('the agent reports more executions than its slots allow'),
@@ -241,7 +244,6 @@ export class AgentHub implements Service {
         protocol: PROTOCOL,
         clusterId,
         server: nodeName,
-        releases: true,
       })
       events.emit('member_changed', {node: node.name, status})
     } catch (error) {
@@ -291,7 +293,7 @@ export class AgentHub implements Service {
         endPreviousIncarnations: (previous) =>
           endPreviousIncarnations({nodeId: id, incarnation}, previous),
       },
-      hello.held,
+      hello.activeClaims,
     )
   }
 
@@ -346,13 +348,13 @@ export class AgentHub implements Service {
     if (sessions.length === 0) return Infinity
     if (topics.has('cancel'))
       for (const session of sessions)
-        if (session.runningCount > 0) session.send(encodeNotification('cancel'))
+        if (session.runningCount > 0) session.send({kind: 'notify', topic: 'cancel'})
     if (topics.has('run')) {
       const candidates = await this.#options.store.candidates()
       const loads = new Map(candidates.map(({id, load}) => [id, load]))
       for (const session of sessions)
         if ((loads.get(session.node.id) ?? 0) > session.runningCount)
-          session.send(encodeNotification('run'))
+          session.send({kind: 'notify', topic: 'run'})
     }
     return Infinity
   }

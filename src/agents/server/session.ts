@@ -5,13 +5,11 @@
  */
 import {claimId, type ExecutionClaim, executionId} from '../../core/execution.ts'
 import type {MemberStatus} from '../../core/node.ts'
-import {secretsOf} from '../../core/secret.ts'
 import {AssertionFailed} from '../../lib/assert.ts'
 import type {Events} from '../../ports/events.ts'
 import type {
   ActiveClaim,
   BeatReply,
-  ClaimedExecution,
   FinishItem,
   FinishOutcome,
   PreviousIncarnation,
@@ -33,8 +31,6 @@ import {
   type ServerMessage,
 } from '../protocol.ts'
 
-/** Executions in the reply to an agent that states no maximum: one of the previous release. */
-const CLAIMED_DEFAULT = 16
 /**
  * Length of all definitions in the reply to a claim. A character has at most 3 bytes, and all secrets
  * together at most 16 MiB as JSON, so they fit into a message; a single definition has at most 1 MiB.
@@ -127,7 +123,7 @@ export class AgentSession {
   /** Monotonic; earlier heartbeats have used the pace up to here. */
   #pacedUntil = -Infinity
 
-  constructor(options: SessionOptions, claims: ActiveClaimsJson['held']) {
+  constructor(options: SessionOptions, claims: readonly ExecutionClaim[]) {
     this.#options = options
     this.#running = new Set(claims.map(claimId))
     const {store, node} = options
@@ -138,10 +134,10 @@ export class AgentSession {
       append: (request) => this.#append(request),
       finish: (request) => this.#finish(request),
       cancelled: async () => ({keys: [...(await store.cancelled(node.id))]}),
-      beat: (request) => this.#beat(request),
-      earlier_over: async (request) => {
+      heartbeat: (request) => this.#beat(request),
+      end_previous_incarnations: async (request) => {
         const released = await options.endPreviousIncarnations(decodeIncarnations(request))
-        return {givenBack: released}
+        return {releasedCount: released}
       },
     }
   }
@@ -162,10 +158,10 @@ export class AgentSession {
   /** Handles one request and sends the reply. Rejects only for a broken invariant. */
   async handle(request: RequestMessage): Promise<void> {
     const {id, kind} = request
-    if (kind === 'beat' && request.held.length > claimsMax(this.node.slots))
+    if (kind === 'heartbeat' && request.activeClaims.length > claimsMax(this.node.slots))
       return this.#options.violated('the agent reports more executions than its slots allow')
     // Heartbeats have a pace of their own, and never wait for other requests.
-    if (kind !== 'beat' && !(await this.#options.mayHandle(kind, itemsOf(request)))) return
+    if (kind !== 'heartbeat' && !(await this.#options.mayHandle(kind, itemsOf(request)))) return
     try {
       // Each kind of request has the handler of that kind.
       const handler = this.#handlers[kind] as unknown as Handler<RequestKind>
@@ -200,18 +196,18 @@ export class AgentSession {
     return Math.max(0, this.node.slots * CLAIMS_PER_SLOT - this.#jobs.size)
   }
 
-  async #claim({token, room, most = CLAIMED_DEFAULT, after, secrets}: RequestOf<'claim'>) {
+  async #claim({token, room, after}: RequestOf<'claim'>) {
     const {store, events, node} = this.#options
     const request = {
       nodeId: node.id,
       incarnation: node.incarnation,
       token,
-      room: Math.min(room, most, CLAIMED_MAX, this.#claimsLeft),
+      room: Math.min(room, CLAIMED_MAX, this.#claimsLeft),
       definitionsMax: DEFINITIONS_MAX,
-      ...(after === undefined ? {} : {after}),
+      ...(after === null ? {} : {after}),
     }
     const [result] = await store.claim([request])
-    const claimed = secrets === true ? result!.claimed : result!.claimed.map(unstartable)
+    const {claimed, newest = null, isCordoned = false, secrets = {}, ...rest} = result!
     for (const {execution, token: claimToken, spec} of claimed) {
       const id = claimId({key: execution, token: claimToken})
       this.#running.add(id)
@@ -220,18 +216,7 @@ export class AgentSession {
       const started = {job: spec.name, execution: executionId(execution), node: name, attempt}
       events.emit('execution_started', started)
     }
-    const {waiting, nextDueInMs, newest, isCordoned, secrets: values} = result!
-    const known = newest === undefined ? {} : {newest}
-    const cordonState = isCordoned === true ? {cordoned: true} : {}
-    const used = secrets === true && values !== undefined ? {secrets: values} : {}
-    return mutable<ReplyOf<'claim'>>({
-      claimed: [...claimed],
-      waiting,
-      nextDueInMs,
-      ...known,
-      ...cordonState,
-      ...used,
-    })
+    return mutable<ReplyOf<'claim'>>({claimed, newest, isCordoned, secrets, ...rest})
   }
 
   /** A claim that was revoked once stays so, and is not looked up again. */
@@ -244,7 +229,7 @@ export class AgentSession {
       if (statuses[index] === 'active') active.add(claimId(claim))
       else this.#revoked.add(claimId(claim))
     }
-    return {hold: claims.map((claim) => active.has(claimId(claim)))}
+    return {active: claims.map((claim) => active.has(claimId(claim)))}
   }
 
   /** Only its own: all of them are known here, from the store or from a claim. */
@@ -261,14 +246,14 @@ export class AgentSession {
     const decoded = items.map(({key, token, offset, ...item}) => {
       return {key, token, offset, ...decodeBytes(item)}
     })
-    const taken = await store.appendOutput(decoded)
+    const accepted = await store.appendOutput(decoded)
     decoded.forEach(({key, token, offset, bytes}, index) => {
       const job = this.#jobs.get(claimId({key, token}))
-      if (taken[index] !== true || job === undefined) return
+      if (accepted[index] !== true || job === undefined) return
       const data = {job, execution: executionId(key), total_bytes: offset + bytes.length}
       events.emit('execution_output', data)
     })
-    return {taken: [...taken]}
+    return {accepted: [...accepted]}
   }
 
   async #finish({items}: RequestOf<'finish'>) {
@@ -298,26 +283,28 @@ export class AgentSession {
     if (waitMs > 0) await new Promise<void>((resolve) => void clock.after(waitMs, resolve))
   }
 
-  async #beat({status, held, claiming}: RequestOf<'beat'>) {
+  async #beat({status, ...claims}: RequestOf<'heartbeat'>) {
     // Before the heartbeat is stored: by then some of these may have ended, and others started.
-    this.#running = new Set(held.map(claimId))
+    this.#running = new Set(claims.activeClaims.map(claimId))
     await this.#pace()
-    let answer = await this.#options.beat(status)
+    let result = await this.#options.beat(status)
     // An agent that has left need not be a member.
-    if (answer === 'unknown') answer = status === 'left' ? 'ok' : await this.#options.rejoin(status)
-    if (answer !== 'ok') return {answer, end: []}
-    const end = await this.#reconcile({held, claiming})
-    return {answer: 'ok' as const, end, now: this.#options.clock.now()}
+    if (result === 'unknown') result = status === 'left' ? 'ok' : await this.#options.rejoin(status)
+    const revoked = result === 'ok' ? await this.#reconcile(claims) : []
+    return {result, revoked, now: this.#options.clock.now()}
   }
 
   /**
    * Compares the claims of the agent with those of the store. Claims that only the store has become lost.
    * Resolves with claims that only the agent has and whose processes it must stop.
    */
-  async #reconcile({held, claiming}: ActiveClaimsJson): Promise<ActiveClaimsJson['held']> {
-    const reported = new Set(held.map(claimId))
+  async #reconcile({
+    activeClaims,
+    pendingToken,
+  }: ActiveClaimsJson): Promise<ActiveClaimsJson['activeClaims']> {
+    const reported = new Set(activeClaims.map(claimId))
     const missing = this.#activeClaims.filter(
-      (claim) => !reported.has(claimId(claim)) && claim.token !== claiming,
+      (claim) => !reported.has(claimId(claim)) && claim.token !== pendingToken,
     )
     if (missing.length > 0) {
       const {store, random, announce} = this.#options
@@ -325,7 +312,7 @@ export class AgentSession {
     }
     await this.loadActiveClaims()
     const active = new Set(this.#activeClaims.map(claimId))
-    const unconfirmed = this.#nextOf(held.filter((claim) => !active.has(claimId(claim))))
+    const unconfirmed = this.#nextOf(activeClaims.filter((claim) => !active.has(claimId(claim))))
     if (unconfirmed.length === 0) return []
     const statuses = await this.#options.store.verifyClaims(unconfirmed)
     // `active` here means a claim of another node.
@@ -337,14 +324,6 @@ export class AgentSession {
     this.#unconfirmedAt = from + UNCONFIRMED_MAX
     return claims.slice(from, this.#unconfirmedAt)
   }
-}
-
-/** Claim that cannot start: an agent of the previous release would run references to secrets as they are. */
-function unstartable(claimed: ClaimedExecution): ClaimedExecution {
-  const {spec} = claimed
-  if (secretsOf(spec).length === 0) return claimed
-  const executor = `${spec.executor} with secrets (upgrade the agent)`
-  return {...claimed, spec: {...spec, executor, executorConfig: {}}}
 }
 
 /** Claims, results or chunks of output that a request names, and one for itself. */
