@@ -151,7 +151,7 @@ test('a claim takes as many executions as the agent accepts in one reply', async
   assert.deepEqual(await askedBy({room: 10_000}, 4), [24], 'six for each slot')
 })
 
-test('an agent that has claimed what its slots can have claims nothing more', async () => {
+test('an agent cannot claim more executions than its slots allow', async () => {
   const rooms: number[] = []
   const active = Array.from({length: 20}, (_, at) => ({key: {...KEY, group: at + 1}, token: 't'}))
   const {session} = aSession({

@@ -95,7 +95,7 @@ function installed(t: TestContext): string {
   return join(folder, 'node_modules', 'belfry')
 }
 
-test('the version of a build tells commits apart, and a release has its number alone', (t) => {
+test('a build shows its commit in the version, a release only its number', (t) => {
   const tree = built(t)
   const git = (...parameters: readonly string[]) => {
     const author = ['-c', 'user.name=test', '-c', 'user.email=test@example.org']

@@ -96,7 +96,7 @@ async function reload(program: Program, line: string, count = 1): Promise<void> 
 }
 
 describe('SIGHUP', {concurrency: 2}, () => {
-  test('a server takes over a new certificate, token and log level, or none of them', async (t) => {
+  test('a server applies a new certificate, token and log level together, or keeps all', async (t) => {
     const files = settingsFiles(t)
     files.write({cert: CERTIFICATE, key: PRIVATE_KEY, token: FIRST, yaml: 'log-level: info\n'})
     const server = await aServer(t, {
@@ -165,7 +165,7 @@ describe('SIGHUP', {concurrency: 2}, () => {
   })
 })
 
-test('a reload changes only what it can, and says what waits for a start', () => {
+test('a reload applies the settings it can change, and names those that need a restart', () => {
   const lines: string[] = []
   const log = openLog({
     level: 'info',

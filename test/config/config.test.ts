@@ -190,7 +190,7 @@ test('every setting except the certificate has a row in this table', () => {
   assert.deepEqual(missing, together)
 })
 
-test('a provider of people is configured with what its groups grant', () => {
+test('the configuration of an OpenID provider has the grants of its groups', () => {
   const files = {'/home/keeper/secret': 'the-secret\n'}
   const argv = `${PROVIDER} --oidc-map ops=management --oidc-map cn=a,ou=b=policy:team-a`.split(' ')
   const config = accepted([...argv, '--oidc-client-secret-file', 'secret'], {}, host(files))

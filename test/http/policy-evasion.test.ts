@@ -154,7 +154,7 @@ test('a missing job is refused like an existing job', async (t) => {
   assert.equal((await team.call('GET', '/v1/jobs/team-a-unknown')).status, 404)
 })
 
-test('to chain a job onto another takes update of that one', async (t) => {
+test('naming a parent requires update of that parent', async (t) => {
   const {team, admin, client, api} = await twoTeams(t)
   const onto = (parent: string) => definition('team-a-child', {parent_job: parent})
   for (const parent of [FOREIGN, 'team-b-unknown'])

@@ -69,7 +69,7 @@ test('without a key, and with another one, setting a secret is refused with the 
   assert.match(differs.json.detail, /another key than that of this server/)
 })
 
-test('a token sets what it may create or update, and sees what it may use', async (t) => {
+test('a token sets only secrets that it may create or update, and lists only those it may use', async (t) => {
   const locked = await startLockedApi(t)
   const {admin} = locked
   const team = await locked.client('team', {

@@ -135,7 +135,7 @@ test('a token made by another server is known at its first use', async (t) => {
   assert.equal((await api.get('/v1/jobs', headers)).status, 200)
 })
 
-test('a token of a kind that only a newer release knows locks the server, and may do nothing', async (t) => {
+test('a token of an unknown kind locks the server and grants nothing', async (t) => {
   const api = await startApi(t)
   const fields = {name: 'x', kind: 'newer' as never, policies: [], expiresAt: null}
   await api.store.createToken({

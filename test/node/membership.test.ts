@@ -69,7 +69,7 @@ describe('a membership', () => {
     assert.equal(clock.waiting, 0)
   })
 
-  it('reports once that the store is away, and once that it answers again', async () => {
+  it('reports an unreachable store once, and its return once', async () => {
     const {clock, world, membership} = aMembership()
     membership.start()
     await clock.advance(3_000)

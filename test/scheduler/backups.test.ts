@@ -140,7 +140,7 @@ test('with one backup kept, the newest stays', async (t) => {
   await cluster.clock.finish(leader.stop())
 })
 
-test('a full disk, or a directory that is away, leaves the older backups and no draft', async (t) => {
+test('a full disk or a missing directory keeps older backups and leaves no partial file', async (t) => {
   const cluster = aCluster(t)
   const leader = cluster.leader()
   leader.start()

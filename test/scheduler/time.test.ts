@@ -67,7 +67,7 @@ describe('a clock that is suddenly far ahead', () => {
     await world.check(['job'])
   })
 
-  it('is believed when it has stood, and then counts as an outage', async () => {
+  it('is accepted after the confirmation time, and then counts as an outage', async () => {
     const world = new World()
     await world.start()
     await world.submit(minutely)

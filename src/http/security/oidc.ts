@@ -337,7 +337,7 @@ class Places {
   }
 }
 
-/** Errors of the library as `SignInFailed`, by what they say of the cause. */
+/** Translates errors of the library into `SignInFailed`. */
 async function asked<Result>(library: Library, ask: () => Promise<Result>): Promise<Result> {
   try {
     return await ask()
@@ -348,6 +348,10 @@ async function asked<Result>(library: Library, ask: () => Promise<Result>): Prom
     // Failed fetches have no code; errors of the library have one.
     if (code === 'OAUTH_TIMEOUT' || (error instanceof TypeError && code === ''))
       throw new SignInFailed(503, 'The sign-in provider does not answer. Try again later.', error)
-    throw new SignInFailed(400, 'The answer of the sign-in provider is not valid here.', error)
+    throw new SignInFailed(
+      400,
+      'The sign-in cannot be completed: the reply of the provider is invalid. Start it again.',
+      error,
+    )
   }
 }

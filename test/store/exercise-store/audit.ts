@@ -71,7 +71,7 @@ export function auditCases(when: Case): void {
     assert.equal(rows[0]!.at, scene.now)
   })
 
-  when('an entry has what its change replaced, and what it stored', async (scene) => {
+  when('an entry records the replaced and the stored definition', async (scene) => {
     const {store} = scene
     const long = aSpec('a', {metadata: {text: 'x'.repeat(20_000)}})
     const schedules = ['@every 1h', '@every 2h', '@every 3h'].map((schedule) => {

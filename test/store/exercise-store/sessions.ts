@@ -44,7 +44,7 @@ async function names({store}: Scene): Promise<string> {
 }
 
 export function sessionsCases(when: Case): void {
-  when('a session is what its token is, and is not listed as a token', async (scene) => {
+  when('a session has the rights of its token, and is not listed as a token', async (scene) => {
     const {store} = scene
     await aToken(scene, 'mine')
     const revision = await store.accessRevision()

@@ -26,7 +26,7 @@ export function submitCases(when: Case): void {
     assert.deepEqual(await scene.store.job('backup'), result.job)
   })
 
-  when('a preview of a submit says what it would do, and stores nothing', async (scene) => {
+  when('a preview returns the effect of a submit and stores nothing', async (scene) => {
     const request = (name: string, changes = {}) => {
       const fixed = {ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
       return {...fixed, spec: aSpec(name, changes)}

@@ -72,7 +72,7 @@ describe('an old primary that returned', () => {
     assert.deepEqual(await names(store), ['after', 'before'])
   })
 
-  it('is used by a process that starts while only it runs, which cannot know', async () => {
+  it('is used by a process that starts while no other primary runs', async () => {
     await promoted.kill()
     const {store: other} = await openAt(url)
     assert.deepEqual(await names(other), ['before'])
