@@ -98,6 +98,10 @@ test('jobs apply stores all jobs of a file or none, and says what it did', async
   )
   const leap = await apply({...JOB, name: 'leap', schedule: '0 0 1 29 2 *', timezone: 'UTC'})
   assert.match(leap.err, /fires next at 2028-02-29 01:00:00Z, in more than a year/)
+  const berlin = {...JOB, name: 'leap', schedule: '0 0 1 29 2 *', timezone: 'Europe/Berlin'}
+  state.input = JSON.stringify(berlin)
+  const checked = (await run('jobs', 'check', '-')).out
+  assert.match(checked, /warning +schedule: fires next at 2028-02-29 01:00:00 \+01:00, in more/)
   assert.equal((await apply([])).out, 'The file has no jobs.\n')
   state.input = JSON.stringify([{...JOB, name: 'c', retries: -1}])
   const json = await run('--json', 'jobs', 'apply', '-')

@@ -4,7 +4,7 @@ import type {DryRunJson} from '../../wire/dry-run.ts'
 import type {JobJson} from '../../wire/job.ts'
 import {syntaxHint} from '../../wire/json.ts'
 import {CallFailed, CommandFailed, NegativeResult, messageOf, UsageError} from '../errors.ts'
-import {relative, shownTime} from '../format.ts'
+import {localTimes, relative, shownTime} from '../format.ts'
 import {BACKUP_MAGIC, readInput} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
 import {printJson, type Session, type WithSession} from '../session.ts'
@@ -227,7 +227,7 @@ function shownCheck({terminal, clock, utc}: Session, checked: Checked): string {
   const nothing = parent === '' ? 'nothing is planned' : `after ${String(parent)}`
   const rows = [
     ...errors.map((fault) => ['error', sentenceOf(fault)] as const),
-    ...warnings.map((warning) => ['warning', warning] as const),
+    ...warnings.map((warning) => ['warning', localTimes(warning, zone)] as const),
     ...next.map((time, at) => {
       const text = `${shownTime(time, zone)} (${relative(time, now)})`
       return [at === 0 ? 'next' : '', text] as const
