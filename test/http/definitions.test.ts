@@ -279,3 +279,28 @@ test('a merge patch changes what it names, and concurrent ones all take effect',
   assert.equal(await statusOf('{"retries":5}'), 503)
   assert.equal((await api.get('/v1/jobs/merged')).json.retries, 1)
 })
+
+test('a merge patch of a job that is created again meanwhile changes the new job', async (t) => {
+  let comesBetween = async () => {}
+  const api = await startApi(t, {
+    wrapStore: (store) => ({
+      ...store,
+      submit: async (request, ...more) => {
+        const isPatch = request.onlyJob !== undefined
+        if (isPatch) await comesBetween()
+        // Revisions that a job has had: the identity alone decides.
+        return await store.submit(isPatch ? {...request, ifMatch: [1, 2, 3]} : request, ...more)
+      },
+    }),
+  })
+  await api.job('again', {displayname: 'Old', retries: 1})
+  let count = 0
+  comesBetween = async () => {
+    count += 1
+    if (count > 1) return
+    await api.call('DELETE', '/v1/jobs/again')
+    await api.job('again', {displayname: 'New', retries: 1})
+  }
+  const {status, json} = await api.call('PATCH', '/v1/jobs/again', {body: {retries: 2}})
+  assert.deepEqual([status, json.displayname, json.retries, count], [200, 'New', 2, 2])
+})

@@ -12,6 +12,7 @@ import {World} from '../support/world.ts'
 
 const SECOND = 1_000
 const MINUTE = 60 * SECOND
+const DAY = 24 * 60 * MINUTE
 const KEEP = {keepLaunches: 5, keepUnlaunched: 7, keepMs: null, keepOutputBytes: 1_000}
 
 function aRetention(prune: (request: PruneRequest) => Promise<PruneResult>) {
@@ -174,4 +175,23 @@ describe('retention over the store', () => {
     await world.clock.advance(8 * MINUTE + 20 * SECOND)
     assert.equal((await world.launches('job')).length, 3)
   })
+
+  for (const servers of [1, 2])
+    it(`deletes nothing by age under a clock 400 days ahead, with ${servers} servers`, async () => {
+      const world = new World()
+      for (let number = 1; number <= servers; number += 1) {
+        const identity = {name: `s${number}`, incarnation: `s${number}-1`}
+        await world.start({...identity, prunes: true, keepMs: 90 * DAY})
+      }
+      await world.submit(aJob('job').manual())
+      for (let count = 0; count < 5; count += 1) await world.runByHand('job')
+      // The lease has expired by the clock before its holder renews it.
+      await world.clock.advance(5 * MINUTE + 100)
+      for (const byMs of [400 * DAY, -400 * DAY]) {
+        world.clock.stepWall(byMs)
+        await world.clock.advance(11 * MINUTE)
+        assert.equal((await world.launches('job')).length, 5, `the clock stepped by ${byMs} ms`)
+      }
+      if (servers === 2) assert.ok((await world.store.leader())!.term > 1, 'one took over')
+    })
 })

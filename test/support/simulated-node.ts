@@ -39,6 +39,8 @@ export interface SimulatedNodeSettings {
   readonly runs: boolean
   readonly prunes: boolean
   readonly keepLaunches: number
+  /** Age limit of the history; `null` = none. */
+  readonly keepMs: number | null
   readonly targetWaitMs: number
   readonly lateAfterMs: number
   readonly catchUpMax: number
@@ -62,6 +64,7 @@ const SETTINGS: SimulatedNodeSettings = {
   runs: true,
   prunes: false,
   keepLaunches: 100,
+  keepMs: null,
   targetWaitMs: 600_000,
   lateAfterMs: 30_000,
   catchUpMax: 100,
@@ -169,7 +172,7 @@ export class SimulatedNode {
   /** Services of a term; also for a test with two leaders under terms of its own choice. */
   leaderServices(term: number, onTermOver: () => void): Service[] {
     const ports = {...this.#ports(), term, onTermOver}
-    const {targetWaitMs, lateAfterMs, catchUpMax, launchBatchMax, keepLaunches} = this.settings
+    const {targetWaitMs, lateAfterMs, catchUpMax, launchBatchMax} = this.settings
     const services: Service[] = [
       new Launcher({
         ...ports,
@@ -201,7 +204,8 @@ export class SimulatedNode {
         intervalMs: 1_000,
       }),
     ]
-    const keep = {keepLaunches, keepUnlaunched: 1_000, keepMs: null, keepOutputBytes: 2 ** 31}
+    const {keepLaunches, keepMs} = this.settings
+    const keep = {keepLaunches, keepUnlaunched: 1_000, keepMs, keepOutputBytes: 2 ** 31}
     if (this.settings.prunes)
       services.push(new HistoryRetention({...ports, keep, allEveryMs: 600_000}))
     return services

@@ -76,7 +76,7 @@ export function pruneCases(when: Case): void {
     assert.deepEqual(await launchesOf(scene, 'a'), [open, young])
   })
 
-  for (const seen of ['a join', 'a renewal of the lease'] as const)
+  for (const seen of ['a join', 'a renewal of the lease', 'a takeover'] as const)
     when(
       `a clock far ahead or a standstill, found by ${seen}, deletes nothing by age`,
       async (scene) => {
@@ -111,11 +111,16 @@ export function pruneCases(when: Case): void {
           await store.deleteToken('u')
           return (await store.token('t')) !== null
         }
-        const renew = () => store.renewLease({term: scene.term, holder: 'holder-1', ttlMs: 6_000})
+        let holder = 'holder-1'
+        const renew = () => store.renewLease({term: scene.term, holder, ttlMs: 6_000})
         assert.ok(await renew())
         scene.advance(400 * DAY)
         if (seen === 'a join') await scene.join('n1')
-        else assert.ok(await renew())
+        if (seen === 'a renewal of the lease') assert.ok(await renew())
+        if (seen === 'a takeover') {
+          holder = 'holder-2'
+          await scene.lead(holder)
+        }
         await scene.complete('a', 'failed')
         assert.deepEqual(await deleted(), [0, false, 0])
         assert.ok(await isTokenKept())

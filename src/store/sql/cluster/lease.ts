@@ -5,7 +5,7 @@
 import type {HeldLease, Lease, ObservedLease} from '../../../ports/leader-store.ts'
 import {TermOver} from '../../../ports/store-errors.ts'
 import {all, one, type Query, together, type Transaction} from '../query.ts'
-import {noteStandstill} from './standstill.ts'
+import {noteStandstill, noteStandstillOfLease} from './standstill.ts'
 
 export function* acquireLease(
   tx: Transaction,
@@ -23,11 +23,14 @@ export function* acquireLease(
     unchanged === null
       ? [null, null, null]
       : [unchanged.term, unchanged.holder, unchanged.expiresAt]
-  const row = yield* one<{term: number}>(
-    `UPDATE leader SET term = term + 1, holder = ?, node_id = ?, expires_at = ?
+  const [, row] = yield* together(
+    noteStandstillOfLease(tx),
+    one<{term: number}>(
+      `UPDATE leader SET term = term + 1, holder = ?, node_id = ?, expires_at = ?
       WHERE holder = '' OR holder = ? OR expires_at <= ? OR (term = ? AND holder = ? AND expires_at = ?)
       RETURNING term`,
-    [holder, nodeId, expiresAt, holder, tx.now, ...expected],
+      [holder, nodeId, expiresAt, holder, tx.now, ...expected],
+    ),
   )
   if (row === null) return null
   yield* tx.dialect.markLeader(row.term)

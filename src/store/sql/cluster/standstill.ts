@@ -20,6 +20,12 @@ export function* noteStandstill(tx: Transaction, seenAt: number | null): Query<v
   yield* putMeta(KEY, `${Math.min(from, seenAt)} ${tx.now}`)
 }
 
+/** A lease that expired long ago: no leader renewed it. Call before another server takes it. */
+export function* noteStandstillOfLease(tx: Transaction): Query<void> {
+  const row = yield* one<{expires_at: number}>(`SELECT expires_at FROM leader WHERE holder <> ''`)
+  yield* noteStandstill(tx, row?.expires_at ?? null)
+}
+
 /** Call before a join changes the newest heartbeat. */
 export function* noteStandstillOfMembers(tx: Transaction): Query<void> {
   const row = yield* one<{at: number | null}>(`SELECT max(heartbeat_at) AS at FROM members`)
