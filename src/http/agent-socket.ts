@@ -10,7 +10,6 @@ import type {FastifyInstance} from 'fastify'
 import ipaddr from 'ipaddr.js'
 import {WebSocketServer, type RawData, type WebSocket} from 'ws'
 import {AGENT_MESSAGE_BYTES_MAX, AGENT_PATH} from '../agents/protocol.ts'
-import type {AgentHub} from '../agents/server/hub.ts'
 import type {Principal} from '../core/access/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import type {AccessTable} from '../identity/token-cache.ts'
@@ -19,7 +18,7 @@ import {type LinkLimits, type LinkRefusal, AgentConnectionLimits} from './agent-
 import {type Authenticator, authRequestOf} from './security/auth.ts'
 import {type Connections, endConnection} from './security/connections.ts'
 import {BARE_HEADERS, errorReply, headerLines} from './api/errors.ts'
-import type {HttpOptions} from './options.ts'
+import type {Agents, HttpOptions} from './options.ts'
 import {isRefusedAccess} from './security/refusals.ts'
 import {withoutExtraSlashes} from './api/request.ts'
 
@@ -37,8 +36,6 @@ const CLOSE_TIMEOUT_MS = 1_000
 const CLOSE_CODES = {normal: 1000, unsupportedData: 1003, policyViolation: 1008} as const
 /** Limit of RFC 6455 for the reason in a close frame. */
 const REASON_BYTES_MAX = 123
-
-type Agents = Pick<AgentHub, 'connect' | 'stop'>
 
 /** True for the upgrade to this endpoint. Other requests are served as if they named no upgrade. */
 export function isAgentUpgrade({url, headers}: IncomingMessage): boolean {

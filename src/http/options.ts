@@ -1,12 +1,17 @@
 /** Options of the HTTP server, which the composition root provides, and its fixed limits. */
 import type {Events} from '../ports/events.ts'
 import type {Clock, Random} from '../ports/runtime.ts'
-import type {AgentHub} from '../agents/server/hub.ts'
+import type {AgentConnection, AgentHub, AgentPeer} from '../agents/server/hub.ts'
 import type {OidcSignIn, SignInFailed} from './security/oidc.ts'
 import type {Actor} from '../core/audit.ts'
 import type {Principal} from '../core/access/authorization.ts'
 import type {ErrorCode} from '../core/error-codes.ts'
 import type {AccessTable} from '../identity/token-cache.ts'
+
+/** The part of the hub that its endpoint needs. */
+export interface Agents extends Pick<AgentHub, 'stop'> {
+  connect(peer: AgentPeer): Pick<AgentConnection, 'receive' | 'closed'>
+}
 
 export interface HttpOptions {
   readonly nodeName: string
@@ -43,7 +48,7 @@ export interface HttpOptions {
   /** Called after every reply. Must not throw. */
   readonly onReply?: (reply: SentReply) => void
   /** The agents of this server; absent = agents cannot connect. */
-  readonly agents?: Pick<AgentHub, 'connect' | 'stop'>
+  readonly agents?: Agents
   /** Limit of every body except restore files. */
   readonly bodyBytesMax: number
   readonly restoreBytesMax: number

@@ -3,12 +3,12 @@ import assert from 'node:assert/strict'
 import {once} from 'node:events'
 import {test} from 'node:test'
 import {WebSocket} from 'ws'
-import type {AgentConnection} from '../../src/agents/server/hub.ts'
+import type {Agents} from '../../src/http/options.ts'
 import {type Api, startApi} from './harness.ts'
 import {startLockedApi, TEAM_A} from './tokens.ts'
 
 let heard = () => {}
-const connection: AgentConnection = {receive: async () => heard(), closed: () => {}}
+const connection: ReturnType<Agents['connect']> = {receive: async () => heard(), closed: () => {}}
 const AGENTS = {agents: {connect: () => connection, stop: async () => {}}}
 
 /** The socket, and 101 or the status of the refusal. */

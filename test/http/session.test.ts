@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import {test, type TestContext} from 'node:test'
 import {WebSocket} from 'ws'
-import type {AgentConnection} from '../../src/agents/server/hub.ts'
+import type {Agents} from '../../src/http/options.ts'
 import {AccessTable} from '../../src/identity/token-cache.ts'
 import {SIGN_INS_PER_MINUTE} from '../../src/operations/sessions.ts'
 import {type ApiOptions, type Reply, SESSION_IDLE_MS, SESSION_MAX_MS, Stream} from './harness.ts'
@@ -192,7 +192,7 @@ test('a rebound host name never reaches a session', async (t) => {
 })
 
 test('a session connects no agent, whatever its token may do', async (t) => {
-  const connection: AgentConnection = {receive: async () => {}, closed: () => {}}
+  const connection: ReturnType<Agents['connect']> = {receive: async () => {}, closed: () => {}}
   const agents = {connect: () => connection, stop: async () => {}}
   const {locked, own, api, headers} = await start(t, {agents})
   const {cookie, secret} = await signedIn(locked, headers)

@@ -90,31 +90,23 @@ const SWEEP_MS = 1_000
 /** A join is several writes, and reads all claims of the node: ten a second of one agent. */
 const HELLO_ITEMS = 200
 
-/** Connection of an agent, admitted or not. */
-class Connection {
+/** Connection of an agent, admitted or not. Only the hub changes its fields. */
+export interface AgentConnection {
   readonly peer: AgentPeer
-  hasSentHello = false
+  hasSentHello: boolean
   /** `null` until it is admitted. */
-  session: AgentSession | null = null
+  session: AgentSession | null
   /** Monotonic. */
   lastMessageAt: number
-  isClosed = false
-
-  constructor(peer: AgentPeer, now: number) {
-    this.peer = peer
-    this.lastMessageAt = now
-  }
-}
-
-export interface AgentConnection {
+  isClosed: boolean
   /** Handles one text of the agent; resolves when it is done. Rejects for broken invariants. */
-  receive(text: string): Promise<void>
-  closed(): void
+  readonly receive: (text: string) => Promise<void>
+  readonly closed: () => void
 }
 
 export class AgentHub implements Service {
   readonly #options: AgentHubOptions
-  readonly #connections = new Set<Connection>()
+  readonly #connections = new Set<AgentConnection>()
   readonly #admission: Admission
   readonly #budget: AgentBudget
   readonly #heartbeats: BatchQueue<Heartbeat, PromiseSettledResult<BeatReply>>
@@ -183,18 +175,23 @@ export class AgentHub implements Service {
 
   /** A connection whose HTTP request was authorized. */
   connect(peer: AgentPeer): AgentConnection {
-    const connection = new Connection(peer, this.#options.clock.monotonicMs())
-    this.#connections.add(connection)
-    return {
+    const connection: AgentConnection = {
+      peer,
+      hasSentHello: false,
+      session: null,
+      lastMessageAt: this.#options.clock.monotonicMs(),
+      isClosed: false,
       receive: (text) => this.#onMessage(connection, text),
       closed: () => {
         connection.isClosed = true
         this.#connections.delete(connection)
       },
     }
+    this.#connections.add(connection)
+    return connection
   }
 
-  async #onMessage(connection: Connection, text: string): Promise<void> {
+  async #onMessage(connection: AgentConnection, text: string): Promise<void> {
     if (connection.isClosed) return
     connection.lastMessageAt = this.#options.clock.monotonicMs()
     const decoded = decodeAgentMessage(text)
@@ -219,7 +216,7 @@ export class AgentHub implements Service {
     await session.handle(message)
   }
 
-  async #onHello(connection: Connection, hello: HelloMessage): Promise<void> {
+  async #onHello(connection: AgentConnection, hello: HelloMessage): Promise<void> {
     const {clusterId, nodeName, events} = this.#options
     if (this.#isStopped) return this.#refuse(connection, unavailable(`${nodeName} shuts down`))
     const {node, status, activeClaims} = hello
@@ -254,14 +251,14 @@ export class AgentHub implements Service {
     }
   }
 
-  async #issue(connection: Connection, hello: HelloMessage): Promise<void> {
+  async #issue(connection: AgentConnection, hello: HelloMessage): Promise<void> {
     const refusal = await this.#admission.issue(hello, connection.peer)
     if (refusal !== null) return this.#refuseAccess(connection, hello.node.name, refusal)
     connection.peer.send({kind: 'issued'})
     this.#close(connection, 'the agent has its own token')
   }
 
-  #sessionOf(connection: Connection, hello: HelloMessage): AgentSession {
+  #sessionOf(connection: AgentConnection, hello: HelloMessage): AgentSession {
     const {store, clock, random, events, announce, endPreviousIncarnations} = this.#options
     const {id, incarnation, name, slots} = hello.node
     const holder = holderOf(connection, hello)
@@ -313,21 +310,20 @@ export class AgentHub implements Service {
     }
   }
 
-  #refuseAccess(connection: Connection, node: string, refusal: Refusal): void {
+  #refuseAccess(connection: AgentConnection, node: string, refusal: Refusal): void {
     const {address, caller} = connection.peer
     if (caller.agent !== undefined && !NOT_ACCESS.includes(refusal.code))
       this.#options.onRefused({address, caller, node, why: refusal.message})
     this.#refuse(connection, refusal)
   }
 
-  #refuse(connection: Connection, {code, message}: Refusal): void {
+  #refuse(connection: AgentConnection, {code, message}: Refusal): void {
     connection.peer.send({kind: 'refused', code, message})
     this.#close(connection, message)
   }
 
-  #close(connection: Connection, why: string): void {
-    connection.isClosed = true
-    this.#connections.delete(connection)
+  #close(connection: AgentConnection, why: string): void {
+    connection.closed()
     connection.peer.close(why)
   }
 
@@ -361,7 +357,7 @@ export class AgentHub implements Service {
 }
 
 /** Holder of a budget: a token, or each agent if the token may connect several. */
-function holderOf({peer: {caller}}: Connection, {node}: HelloMessage): string {
+function holderOf({peer: {caller}}: AgentConnection, {node}: HelloMessage): string {
   return caller.kind === 'agent' ? caller.accessor : `${caller.accessor} ${node.id}`
 }
 
