@@ -6,10 +6,12 @@
 import type {AgentLink} from '../agents/client/link.ts'
 import {KEEP_RESULT, loggedFinish, ResultLog} from '../agents/client/result-log.ts'
 import type {RemoteNodeStore} from '../agents/client/store.ts'
+import type {FinishJson} from '../agents/protocol.ts'
 import type {AgentConfig, LoadedAgentConfig} from '../config/agent.ts'
 import type {MemberStatus} from '../core/node.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
 import {ClockWatch} from '../node/clock-watch.ts'
+import {Finisher} from '../node/finisher.ts'
 import {Membership, replacedSentence} from '../node/membership.ts'
 import type {Runner} from '../node/runner.ts'
 import {systemClock} from '../platform/clock.ts'
@@ -17,7 +19,6 @@ import {systemRandom} from '../platform/random.ts'
 import {localWakeup} from '../platform/wakeup.ts'
 import type {BelfryEvent} from '../core/events.ts'
 import type {Events} from '../ports/events.ts'
-import type {FinishItem} from '../ports/node-store.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../ports/store-errors.ts'
 import {localEvents} from '../telemetry/event-bus.ts'
 import type {Log} from '../telemetry/log.ts'
@@ -180,7 +181,7 @@ class Agent implements RunningAgent {
   }
 
   /** Returns the results that previous incarnations could not deliver. */
-  async #openResultLog(): Promise<readonly FinishItem[]> {
+  async #openResultLog(): Promise<readonly FinishJson[]> {
     const {dataDirectory} = this.#config
     try {
       const {results, left, unreadable} = await ResultLog.open(dataDirectory, this.#clock)
@@ -258,9 +259,9 @@ class Agent implements RunningAgent {
     watch.start()
   }
 
-  async #deliver(results: readonly FinishItem[]): Promise<void> {
+  async #deliver(results: readonly FinishJson[]): Promise<void> {
     if (results.length === 0) return
-    await this.#retry(() => this.#store.finish(results))
+    await this.#retry(() => this.#store.finishEncoded(results))
     await this.#results.delivered(results)
     this.#log.logger.info({results: results.length}, 'delivered results of a previous incarnation')
   }
@@ -323,7 +324,11 @@ class Agent implements RunningAgent {
       revoked: () => this.#store.revokedClaims(),
       release: (claims) => this.#store.releaseClaims(claims),
       startLog: openStartLog(this.#directory, this.#identity.incarnation),
-      aroundFinish: loggedFinish(this.#results, this.#events),
+      openFinish: (finishParts) => {
+        const finish = (items: readonly FinishJson[]) => this.#store.finishEncoded(items)
+        const finisher = new Finisher<FinishJson>({...finishParts, store: {finish}})
+        return loggedFinish(this.#results, this.#events, (json) => finisher.finish(json))
+      },
     })
     this.#runner.start()
   }

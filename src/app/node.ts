@@ -10,7 +10,7 @@ import {createExecutors, type ExecutorRegistry} from '../executors/registry.ts'
 import {AssertionFailed} from '../lib/assert.ts'
 import {BatchQueue} from '../lib/batch-queue.ts'
 import type {Service} from '../lib/loop.ts'
-import {Finisher} from '../node/finisher.ts'
+import {Finisher, type FinisherOptions} from '../node/finisher.ts'
 import {Runner, type RunnerOptions} from '../node/runner.ts'
 import {StartLog, deletePreviousIncarnations, readPreviousIncarnations} from '../node/start-log.ts'
 import {BackupDirectory} from '../platform/backup-directory.ts'
@@ -19,7 +19,6 @@ import {type HeldLock, lockDirectory} from '../platform/directory-lock.ts'
 import {VERSION} from '../platform/version.ts'
 import type {Events} from '../ports/events.ts'
 import type {
-  FinishItem,
   JoinRequest,
   NodeStore,
   OutputAppend,
@@ -203,8 +202,15 @@ export interface RunnerSettings extends Partial<
     'disconnection' | 'pollMs' | 'compareClaims' | 'revoked' | 'startLog' | 'release'
   >
 > {
-  /** Runs around the finish of each execution; must call `finish`. */
-  readonly aroundFinish?: (item: FinishItem, finish: () => Promise<unknown>) => Promise<unknown>
+  /** Opens the finish step of the executions. Default: results go straight to the store. */
+  readonly openFinish?: OpenFinish
+}
+
+export type OpenFinish = (parts: FinisherOptions) => RunnerOptions['finish']
+
+const openStoreFinish: OpenFinish = (parts) => {
+  const finisher = new Finisher(parts)
+  return (item) => finisher.finish(item)
 }
 
 export function createRunner(
@@ -212,7 +218,7 @@ export function createRunner(
   node: Identity,
   executors: ExecutorRegistry,
   processors: ProcessorRegistry,
-  {aroundFinish, ...settings}: RunnerSettings = {},
+  {openFinish = openStoreFinish, ...settings}: RunnerSettings = {},
 ): Runner {
   const {limits} = config
   const {store, clock} = ports
@@ -223,7 +229,6 @@ export function createRunner(
     pauseMs: limits.commitPauseMs,
     itemsMax: limits.commitItemsMax,
   }
-  const finisher = new Finisher({...ports, batch})
   const appends = new BatchQueue<OutputAppend, boolean>({
     clock,
     ...batch,
@@ -234,10 +239,7 @@ export function createRunner(
     executors,
     openChain: (jobProcessors, run, keep) =>
       openChain({processors: jobProcessors, registry: processors, run, keep, clock}),
-    finish: (item) => {
-      const finish = () => finisher.finish(item)
-      return aroundFinish === undefined ? finish() : aroundFinish(item, finish)
-    },
+    finish: openFinish({...ports, batch}),
     append: (item) => appends.add(item),
     nodeId: node.id,
     incarnation: node.incarnation,

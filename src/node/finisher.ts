@@ -10,28 +10,26 @@ import {executionId, type ExecutionRecord} from '../core/execution.ts'
 import {AssertionFailed} from '../lib/assert.ts'
 import {BatchQueue, type BatchQueueOptions} from '../lib/batch-queue.ts'
 import type {Events} from '../ports/events.ts'
-import type {FinishItem, FinishOutcome, NodeStore} from '../ports/node-store.ts'
+import type {FinishItem, FinishOutcome} from '../ports/node-store.ts'
 import type {Clock, Wakeup} from '../ports/runtime.ts'
 
-export interface FinisherOptions {
-  readonly store: Pick<NodeStore, 'finish'>
+export interface FinisherOptions<Item = FinishItem> {
+  readonly store: {readonly finish: (items: readonly Item[]) => Promise<readonly FinishOutcome[]>}
   readonly clock: Clock
   readonly wakeup: Wakeup
   readonly events: Events
-  readonly batch: Pick<
-    BatchQueueOptions<FinishItem, FinishOutcome>,
-    'waitMs' | 'pauseMs' | 'itemsMax'
-  >
+  readonly batch: Pick<BatchQueueOptions<Item, FinishOutcome>, 'waitMs' | 'pauseMs' | 'itemsMax'>
 }
 
 /** Retry interval while the store is unavailable. */
 const RETRY_MS = 500
 
-export class Finisher {
-  readonly #options: FinisherOptions
-  readonly #batches: BatchQueue<FinishItem, FinishOutcome>
+/** `Item`: a result as the store takes it. */
+export class Finisher<Item = FinishItem> {
+  readonly #options: FinisherOptions<Item>
+  readonly #batches: BatchQueue<Item, FinishOutcome>
 
-  constructor(options: FinisherOptions) {
+  constructor(options: FinisherOptions<Item>) {
     this.#options = options
     this.#batches = new BatchQueue({
       clock: options.clock,
@@ -41,7 +39,7 @@ export class Finisher {
   }
 
   /** Resolves when the store has the result; retries without limit. */
-  async finish(item: FinishItem): Promise<FinishOutcome> {
+  async finish(item: Item): Promise<FinishOutcome> {
     for (let isFirst = true; ; isFirst = false) {
       try {
         if (isFirst) return await this.#batches.add(item)
@@ -57,7 +55,7 @@ export class Finisher {
     }
   }
 
-  async #flush(items: readonly FinishItem[]): Promise<readonly FinishOutcome[]> {
+  async #flush(items: readonly Item[]): Promise<readonly FinishOutcome[]> {
     const outcomes = await this.#options.store.finish(items)
     announceFinished(outcomes, this.#options)
     return outcomes

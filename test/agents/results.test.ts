@@ -13,6 +13,8 @@ import {
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {test, type TestContext} from 'node:test'
+import {encodeFinish} from '../../src/agents/codec.ts'
+import type {FinishJson} from '../../src/agents/protocol.ts'
 import type {FinishItem} from '../../src/ports/node-store.ts'
 import {loggedFinish, ResultLog} from '../../src/agents/client/result-log.ts'
 import {systemClock} from '../../src/platform/clock.ts'
@@ -32,7 +34,9 @@ function aDirectory(t: TestContext): string {
   return directory
 }
 
-function aFinish(group: number, bytes: Uint8Array = Uint8Array.from([0, 10, 255])): FinishItem {
+const SOME_OUTPUT = Uint8Array.from([0, 10, 255])
+
+function anEnd(group: number, bytes: Uint8Array = SOME_OUTPUT): FinishItem {
   return {
     key: {group, node: 'agent-a', attempt: 1},
     token: `token-${group}`,
@@ -49,6 +53,10 @@ function aFinish(group: number, bytes: Uint8Array = Uint8Array.from([0, 10, 255]
   }
 }
 
+function aFinish(group: number, bytes: Uint8Array = SOME_OUTPUT): FinishJson {
+  return encodeFinish(anEnd(group, bytes))
+}
+
 test('undelivered results survive a restart, complete and in order', async (t) => {
   const directory = aDirectory(t)
   const first = await ResultLog.open(directory, clock)
@@ -57,13 +65,7 @@ test('undelivered results survive a restart, complete and in order', async (t) =
   await first.results.delivered([aFinish(2)])
   // Not closed: as after SIGKILL.
   const second = await ResultLog.open(directory, clock)
-  assert.deepEqual(
-    second.left.map(({output, ...finish}) => ({
-      ...finish,
-      output: {...output, bytes: Uint8Array.from(output.bytes)},
-    })),
-    [aFinish(1), aFinish(3)],
-  )
+  assert.deepEqual(second.left, [aFinish(1), aFinish(3)])
   await second.results.delivered(second.left)
   assert.equal(statSync(join(directory, FILE)).size, 0)
   const third = await ResultLog.open(directory, clock)
@@ -204,8 +206,12 @@ test('a result that cannot be written to disk is still sent, and step_failed is 
       delivered: async () => void calls.push('delivered'),
     },
     events,
+    async (json) => {
+      assert.deepEqual(json, aFinish(1))
+      calls.push('sent')
+    },
   )
-  await finishing(aFinish(1), async () => calls.push('sent'))
+  await finishing(anEnd(1))
   assert.deepEqual(calls, ['sent', 'delivered'])
   const [failed] = events.of('step_failed')
   assert.deepEqual(failed, {

@@ -23,7 +23,7 @@ import type {Events} from '../../ports/events.ts'
 import type {FinishItem} from '../../ports/node-store.ts'
 import type {Clock} from '../../ports/runtime.ts'
 import {checkOf} from '../../wire/check.ts'
-import {decodeFinish, encodeFinish} from '../codec.ts'
+import {encodeFinish} from '../codec.ts'
 import {Finish, type FinishJson} from '../protocol.ts'
 
 /** Value of `step` in `step_failed` when a result cannot be written to disk. */
@@ -45,14 +45,14 @@ const isLine = checkOf(
 export interface OpenedResultLog {
   readonly results: ResultLog
   /** Results of previous incarnations that no server has yet, oldest first. */
-  readonly left: readonly FinishItem[]
+  readonly left: readonly FinishJson[]
   /** Number of lines that could not be read. */
   readonly unreadable: number
 }
 
 export class ResultLog {
   readonly #path: string
-  readonly #writes: BatchQueue<FinishItem, void>
+  readonly #writes: BatchQueue<FinishJson, void>
   /** Lines of the results that no server has, by claim. */
   readonly #waiting = new Map<string, string>()
   #waitingBytes = 0
@@ -80,11 +80,11 @@ export class ResultLog {
     const results = new ResultLog(path, file, clock)
     for (const json of waiting.values()) results.#add(json)
     await results.#compact()
-    return {results, left: [...waiting.values()].map(decodeFinish), unreadable}
+    return {results, left: [...waiting.values()], unreadable}
   }
 
   /** Resolves when the result is on disk. Throws the error of the file system. */
-  async keep(item: FinishItem): Promise<void> {
+  async keep(item: FinishJson): Promise<void> {
     await this.#writes.add(item)
   }
 
@@ -108,11 +108,10 @@ export class ResultLog {
     return result
   }
 
-  async #append(items: readonly FinishItem[]): Promise<readonly void[]> {
-    const lines = items.map((item) => {
-      const json = encodeFinish(item)
-      return this.#add(this.#waitingBytes < OUTPUT_BYTES_MAX ? json : withoutOutput(json))
-    })
+  async #append(items: readonly FinishJson[]): Promise<readonly void[]> {
+    const lines = items.map((item) =>
+      this.#add(this.#waitingBytes < OUTPUT_BYTES_MAX ? item : withoutOutput(item)),
+    )
     await this.#write(lines.join(''))
     await this.#file.datasync()
     return items.map(() => undefined)
@@ -178,22 +177,24 @@ export class ResultLog {
 }
 
 /**
- * Writes each result to disk before it is sent, and deletes it when a server has it. A crash before the reply
- * leaves the result for the next incarnation; a crash after the reply delivers it twice, which changes
- * nothing.
+ * Finish step of an agent. A result is encoded once, for the disk and the server: it is written before it is
+ * sent, and deleted when a server has it. A crash before the reply leaves the result for the next
+ * incarnation; a crash after the reply delivers it twice, which changes nothing.
  */
 export function loggedFinish(
   results: Pick<ResultLog, 'keep' | 'delivered'>,
   events: Events,
-): (item: FinishItem, finish: () => Promise<unknown>) => Promise<void> {
-  return async (item, finish) => {
+  finish: (json: FinishJson) => Promise<unknown>,
+): (item: FinishItem) => Promise<void> {
+  return async (item) => {
+    const json = encodeFinish(item)
     try {
-      await results.keep(item)
+      await results.keep(json)
     } catch (error) {
       // A full disk must not keep a result from a server that would take it.
       events.emit('step_failed', {step: KEEP_RESULT, message: String(error)})
     }
-    await finish()
+    await finish(json)
     await results.delivered([item])
   }
 }

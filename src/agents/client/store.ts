@@ -20,7 +20,7 @@ import type {
 } from '../../ports/node-store.ts'
 import {OutcomeUnknown} from '../../ports/store-errors.ts'
 import {encodeBytes, encodeClaim, encodeFinish, encodeIncarnations} from '../codec.ts'
-import {type ActiveClaimsJson, ITEMS_MAX} from '../protocol.ts'
+import {type ActiveClaimsJson, type FinishJson, ITEMS_MAX} from '../protocol.ts'
 import type {RpcClient} from './rpc.ts'
 
 /** Output in one request: base64 adds a third, which still fits into a message. */
@@ -103,9 +103,14 @@ export class RemoteNodeStore implements NodeStore {
   }
 
   async finish(items: readonly FinishItem[]): Promise<readonly FinishOutcome[]> {
+    return await this.finishEncoded(items.map(encodeFinish))
+  }
+
+  /** `finish` of results that the result log has encoded. */
+  async finishEncoded(items: readonly FinishJson[]): Promise<readonly FinishOutcome[]> {
     const all: FinishOutcome[] = []
     for (const part of split(items, finishBytes)) {
-      const {outcomes} = await this.#rpc.request('finish', {items: part.map(encodeFinish)})
+      const {outcomes} = await this.#rpc.request('finish', {items: part})
       if (outcomes.length < part.length)
         throw new OutcomeUnknown('the reply of the server does not cover every finish')
       for (const item of part) this.#claims.remove(item)
@@ -149,11 +154,17 @@ export class RemoteNodeStore implements NodeStore {
   }
 }
 
-function outputBytes({bytes, start}: Pick<OutputAppend, 'bytes' | 'start'>): number {
+function outputBytes({
+  bytes,
+  start,
+}: {
+  readonly bytes: {readonly length: number}
+  readonly start?: {readonly length: number}
+}): number {
   return bytes.length + (start?.length ?? 0)
 }
 
-function finishBytes({output, outputHead, outputFoot}: FinishItem): number {
+function finishBytes({output, outputHead, outputFoot}: FinishJson): number {
   return outputBytes(output) + outputHead.length + outputFoot.length
 }
 
