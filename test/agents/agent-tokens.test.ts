@@ -138,7 +138,7 @@ describe('tokens of agents', {concurrency: 4}, () => {
   test('a second token of the same name replaces the first', async (t) => {
     const [first, second] = [await aToken('rotated'), await aToken('rotated')]
     assert.equal(await answerTo(t, first.secret, aHello('rotated')), 'welcome')
-    const next = aHello('rotated', {node: {incarnation: 'next'}, ended: ['only-life']})
+    const next = aHello('rotated', {node: {incarnation: 'next'}, ended: ['only-incarnation']})
     assert.equal(await answerTo(t, second.secret, next), 'welcome')
     const path = `/acl/tokens/${first.accessor}`
     assert.equal((await server().ask('DELETE', path, undefined, headers)).status, 200)

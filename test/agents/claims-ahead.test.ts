@@ -39,7 +39,7 @@ function runnerOf({clock, random}: World, {store}: TestAgent, executor: Scripted
     release: (claims) => store.releaseClaims(claims),
     revoked: () => store.revokedClaims(),
     nodeId: 'id-of-agent-a-agent',
-    incarnation: 'first-life',
+    incarnation: 'first-incarnation',
     slots: SLOTS,
     claimMax: 256,
     claimPauseMs: 5,

@@ -357,8 +357,8 @@ test('claims of a previous incarnation that never started are released, the othe
   const next = await agent({incarnation: 'second-incarnation'})
   const started = new Set(['2-agent-a-1'])
   const previous = [
-    {incarnation: 'first-life', upTo: 1, started},
-    {incarnation: 'an-older-life', upTo: 0, started: new Set<string>()},
+    {incarnation: 'first-incarnation', upTo: 1, started},
+    {incarnation: 'an-older-incarnation', upTo: 0, started: new Set<string>()},
   ]
   assert.equal(await clock.finish(next.store.endPreviousIncarnations(previous)), 1)
   assert.deepEqual(await world.statuses('far'), ['lost', 'lost', 'pending'])
@@ -378,7 +378,7 @@ test('start logs too large for one message are not sent, and their claims become
   const started = new Set(
     Array.from({length: STARTED_MAX + 1}, (_each, index) => `${index + 9}-a-1`),
   )
-  const previous = [{incarnation: 'first-life', upTo: 0, started}]
+  const previous = [{incarnation: 'first-incarnation', upTo: 0, started}]
   assert.equal(await clock.finish(next.store.endPreviousIncarnations(previous)), 0)
   assert.deepEqual(await world.statuses('far'), ['lost'])
   assert.equal(servers.one.received.at(-1)?.includes('"previous":[]'), true)

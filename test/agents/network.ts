@@ -143,7 +143,7 @@ export interface AgentSettings {
   readonly slots: number
 }
 
-const FIRST = 'first-life'
+const FIRST = 'first-incarnation'
 
 /** Incarnation of an agent: its link and its remote store. */
 export class TestAgent {

@@ -75,7 +75,7 @@ export function aHello(name: string, {node, ...changes}: Readonly<Record<string,
     clusterId: null,
     node: {
       id: `identity-of-${name}`,
-      incarnation: 'only-life',
+      incarnation: 'only-incarnation',
       name,
       tags: {raw: name},
       slots: 4,

@@ -31,7 +31,7 @@ test('500 agents share transactions for heartbeats and reconnect spread out with
   const agents = Array.from({length: AGENTS}, (_, index) => {
     const name = `agent-${index}`
     const agent = new TestAgent(surroundings, {server}, {name})
-    const member = {id: `id-of-${name}-agent`, incarnation: 'first-life', name}
+    const member = {id: `id-of-${name}-agent`, incarnation: 'first-incarnation', name}
     const events = new RecordedEvents()
     const parts = {store: agent.store, clock, events, member, heartbeatMs: 2_000}
     const onReplaced = () => assert.fail(`${name} was replaced`)

@@ -7,7 +7,7 @@ import {TestAgent, TestServer} from './network.ts'
 import {beatAs} from '../support/single-calls.ts'
 
 const ID = 'id-of-far'
-const INCARNATION = 'first-life'
+const INCARNATION = 'first-incarnation'
 
 /** An agent that has joined, and changes to its membership. */
 async function anAbsence() {

@@ -69,7 +69,11 @@ test('executions of a removed member become lost, are retried and emit events', 
   await api.job('w', {retries: 1})
   await api.running('w')
   const before = (await api.get('/v1/jobs/w/executions')).json[0]
-  await beatAs(api.store, {nodeId: 'id-of-node-a', incarnation: 'first-life', status: 'failed'})
+  await beatAs(api.store, {
+    nodeId: 'id-of-node-a',
+    incarnation: 'first-incarnation',
+    status: 'failed',
+  })
   assert.equal((await api.delete('/v1/members/node-a')).status, 200)
   const after = (await api.get('/v1/jobs/w/executions?status=all')).json
   assert.deepEqual(

@@ -172,11 +172,11 @@ test('a result that arrives after lost is shown as late_result', async (t) => {
   await api.job('l')
   const claimed = await api.running('l')
   const [member] = await api.store.members()
-  await api.store.join({member: {...member!, incarnation: 'second-life'}}, 10_000)
+  await api.store.join({member: {...member!, incarnation: 'second-incarnation'}}, 10_000)
   await api.store.markLost({
     term: null,
     nodeId: member!.id,
-    exceptIncarnation: 'second-life',
+    exceptIncarnation: 'second-incarnation',
     reason: 'node_restarted',
     observed: null,
     limit: 10,

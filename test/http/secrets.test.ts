@@ -210,7 +210,7 @@ test('a claim has the values of the secrets that its definitions name', async (t
   await api.delete('/v1/secrets/gone')
   const {store} = api
   const claim = async () => {
-    const request = {nodeId: 'id-of-node-a', incarnation: 'first-life', room: 16}
+    const request = {nodeId: 'id-of-node-a', incarnation: 'first-incarnation', room: 16}
     const [result] = await store.claim([{...request, token: api.random.id()}])
     return result!
   }

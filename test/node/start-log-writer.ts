@@ -10,7 +10,7 @@ const [directory = ''] = process.argv.slice(2)
 const reports: string[] = []
 const log = new StartLog({
   directory,
-  incarnation: 'a-life',
+  incarnation: 'a-incarnation',
   report: (sentence) => reports.push(sentence),
 })
 let started = 0

@@ -32,8 +32,8 @@ const key = (group: number): ExecutionKey => ({group, node: 'web', attempt: 1})
 function aLog(directory = join(mkdtempSync(join(root, 'node-')), 'executions')) {
   const reports: string[] = []
   const report = (sentence: string) => void reports.push(sentence)
-  const log = new StartLog({directory, incarnation: 'a-life', report})
-  const path = join(directory, 'begun-a-life')
+  const log = new StartLog({directory, incarnation: 'a-incarnation', report})
+  const path = join(directory, 'begun-a-incarnation')
   return {directory, path, log, reports}
 }
 
@@ -53,7 +53,7 @@ describe('start log', {skip: bootId() === '' && 'the system has no boot id'}, ()
     assert.deepEqual(unstarted(directory, 4), [2, 4])
     assert.deepEqual(
       readPreviousIncarnations(directory).map(({incarnation}) => incarnation),
-      ['a-life'],
+      ['a-incarnation'],
     )
     assert.deepEqual(readPreviousIncarnations(join(directory, 'nowhere')), [])
     assert.deepEqual(reports, [])
@@ -98,12 +98,12 @@ describe('start log', {skip: bootId() === '' && 'the system has no boot id'}, ()
     const rewritten = (from: string, to: string) => writeFileSync(path, text.replace(from, to))
     rewritten(bootId(), 'another boot')
     assert.equal(unstarted(directory, 2), null)
-    rewritten('a-life', 'b-life')
+    rewritten('a-incarnation', 'b-incarnation')
     assert.equal(unstarted(directory, 2), null)
     rewritten('', '')
     assert.deepEqual(unstarted(directory, 2), [2])
     const copy = mkdtempSync(join(root, 'copy-'))
-    copyFileSync(path, join(copy, 'begun-a-life'))
+    copyFileSync(path, join(copy, 'begun-a-incarnation'))
     assert.equal(unstarted(copy, 2), null)
     renameSync(directory, `${directory}-moved`)
     assert.deepEqual(unstarted(`${directory}-moved`, 2), [2])
@@ -123,7 +123,7 @@ describe('start log', {skip: bootId() === '' && 'the system has no boot id'}, ()
     assert.ok(previous!.started.has('5-web-1') && previous!.started.has('1000-web-1'), 'running')
     assert.ok(!previous!.started.has('11-web-1'), 'ended')
     assert.deepEqual(unstarted(directory, 30_001), [30_000, 30_001])
-    assert.deepEqual(readdirSync(directory), ['begun-a-life'])
+    assert.deepEqual(readdirSync(directory), ['begun-a-incarnation'])
   })
 
   it('a crash within a rewrite leaves the old log in force', async () => {

@@ -90,7 +90,7 @@ describe('a store on a file', () => {
     const database = new DatabaseSync(join(dataDir, 'belfry.sqlite'))
     database.exec(`INSERT INTO members (id, name, incarnation, address, port, tags, server, runs, version,
       slots, status, started_at, heartbeat_at, drain_until)
-      VALUES ('n2', 'node-2', 'n2-life-1', '', 0, '{}', 0, 1, '1', 8, 'left', 1, 1, 1)`)
+      VALUES ('n2', 'node-2', 'n2-incarnation-1', '', 0, '{}', 0, 1, '1', 8, 'left', 1, 1, 1)`)
     database.close()
     const scene = await sceneOn(context, dataDir)
     await scene.join('n2')

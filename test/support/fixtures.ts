@@ -263,7 +263,7 @@ export function aLaunch(group = 1): LaunchFixture {
 const PLAIN_MEMBER: MemberRecord = {
   id: 'id-of-node-a',
   name: 'node-a',
-  incarnation: 'first-life',
+  incarnation: 'first-incarnation',
   address: '127.0.0.1',
   port: 8080,
   tags: {},

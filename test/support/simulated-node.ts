@@ -57,7 +57,7 @@ export interface SimulatedNodeSettings {
 
 const SETTINGS: SimulatedNodeSettings = {
   name: 'node-a',
-  incarnation: 'first-life',
+  incarnation: 'first-incarnation',
   slots: 16,
   tags: {},
   leads: true,

@@ -12,7 +12,7 @@ export function claimCases(when: Case): void {
       groups.push(await scene.run('a'))
       scene.advance(10)
     }
-    const request = {nodeId: 'n1', incarnation: 'n1-life-1', token: 't1', room: 3}
+    const request = {nodeId: 'n1', incarnation: 'n1-incarnation-1', token: 't1', room: 3}
     const {claimed, waiting, nextDueInMs} = await claimAs(scene.store, request)
     assert.deepEqual(
       claimed.map(({execution}) => execution.group),
@@ -34,7 +34,7 @@ export function claimCases(when: Case): void {
     async (scene) => {
       await scene.submit('a')
       await scene.run('a')
-      const request = {nodeId: 'n1', incarnation: 'n1-life-1', token: 't1', room: 5}
+      const request = {nodeId: 'n1', incarnation: 'n1-incarnation-1', token: 't1', room: 5}
       const first = await claimAs(scene.store, request)
       await scene.run('a')
       assert.deepEqual((await claimAs(scene.store, request)).claimed, first.claimed)
@@ -49,7 +49,7 @@ export function claimCases(when: Case): void {
     async (scene) => {
       await scene.submit('a')
       const group = await scene.run('a')
-      const request = {nodeId: 'n1', incarnation: 'n1-life-1', token: 't1', room: 5}
+      const request = {nodeId: 'n1', incarnation: 'n1-incarnation-1', token: 't1', room: 5}
       await claimAs(scene.store, request)
       await scene.submit('a', {owner: 'new'})
       const [repeated] = (await claimAs(scene.store, request)).claimed
@@ -63,7 +63,7 @@ export function claimCases(when: Case): void {
     const command = 'x'.repeat(1_000)
     await scene.submit('a', {executorConfig: {command}})
     for (let index = 0; index < 4; index += 1) await scene.run('a')
-    const request = {nodeId: 'n1', incarnation: 'n1-life-1', token: 't1', room: 4}
+    const request = {nodeId: 'n1', incarnation: 'n1-incarnation-1', token: 't1', room: 4}
     const two = await claimAs(scene.store, {...request, definitionsMax: 3_000})
     assert.deepEqual([two.claimed.length, two.waiting], [2, 1])
     const repeated = await claimAs(scene.store, {...request, definitionsMax: 3_000})
@@ -80,7 +80,7 @@ export function claimCases(when: Case): void {
     const results = await Promise.all(
       Array.from({length: 5}, (_, index) => {
         const token = `together-${index}`
-        return claimAs(scene.store, {nodeId: 'n1', incarnation: 'n1-life-1', token, room: 3})
+        return claimAs(scene.store, {nodeId: 'n1', incarnation: 'n1-incarnation-1', token, room: 3})
       }),
     )
     const groups = results.flatMap(({claimed}) => claimed.map(({execution}) => execution.group))
@@ -91,7 +91,7 @@ export function claimCases(when: Case): void {
   when('active claims are the running executions of one incarnation', async (scene) => {
     await scene.submit('a')
     for (let index = 0; index < 3; index += 1) await scene.run('a')
-    const life = {nodeId: 'n1', incarnation: 'n1-life-1'}
+    const life = {nodeId: 'n1', incarnation: 'n1-incarnation-1'}
     const {claimed} = await claimAs(scene.store, {...life, token: 't1', room: 2})
     scene.advance(500)
     const keys = claimed.map(({execution: {group, node, attempt}}) => ({group, node, attempt}))
@@ -99,10 +99,10 @@ export function claimCases(when: Case): void {
     assert.deepEqual(await scene.store.activeClaims(life), standing)
     assert.deepEqual(await scene.store.activeClaims({...life, incarnation: 'other'}), [])
     assert.deepEqual(await scene.store.activeClaims({...life, nodeId: 'n2'}), [])
-    const asker = 'n1-life-1'
+    const asker = 'n1-incarnation-1'
     assert.deepEqual(await scene.store.activeClaims({...life, asker}), standing)
     // A replaced incarnation must not release what its successor runs.
-    assert.deepEqual(await scene.store.activeClaims({...life, asker: 'n1-life-0'}), [])
+    assert.deepEqual(await scene.store.activeClaims({...life, asker: 'n1-incarnation-0'}), [])
     await scene.end(claimed[0]!, 'succeeded')
     assert.deepEqual(await scene.store.activeClaims(life), standing.slice(1))
   })
@@ -114,7 +114,7 @@ export function claimCases(when: Case): void {
     await scene.run('a')
     const outcome = await scene.end(await scene.claimOne(), 'failed')
     assert(outcome.kind === 'finished' && outcome.retry !== null)
-    const request = {nodeId: 'n1', incarnation: 'n1-life-1', token: 'early', room: 5}
+    const request = {nodeId: 'n1', incarnation: 'n1-incarnation-1', token: 'early', room: 5}
     const early = await claimAs(scene.store, request)
     const waitMs = outcome.retry.notBefore - scene.now
     assert.deepEqual([early.claimed, early.waiting, early.nextDueInMs], [[], 0, waitMs])
@@ -134,17 +134,17 @@ export function claimCases(when: Case): void {
   when('a previous incarnation of the node claims nothing', async (scene) => {
     await scene.submit('a')
     await scene.run('a')
-    await scene.join('n1', 'n1-life-2')
-    const old = {nodeId: 'n1', incarnation: 'n1-life-1', token: 'old', room: 5}
+    await scene.join('n1', 'n1-incarnation-2')
+    const old = {nodeId: 'n1', incarnation: 'n1-incarnation-1', token: 'old', room: 5}
     const answer = await claimAs(scene.store, old)
     assert.deepEqual(answer, {claimed: [], waiting: 0, nextDueInMs: null})
-    const now = await claimAs(scene.store, {...old, incarnation: 'n1-life-2', token: 'new'})
+    const now = await claimAs(scene.store, {...old, incarnation: 'n1-incarnation-2', token: 'new'})
     assert.equal(now.claimed.length, 1)
   })
 
   when('a stale claim takes nothing and returns the newest token', async (scene) => {
     await scene.submit('a')
-    const life = {nodeId: 'n1', incarnation: 'n1-life-1', room: 1}
+    const life = {nodeId: 'n1', incarnation: 'n1-incarnation-1', room: 1}
     for (let index = 0; index < 3; index += 1) await scene.run('a')
     const first = await claimAs(scene.store, {...life, token: 't1'})
     assert.equal(first.newest, 't1')

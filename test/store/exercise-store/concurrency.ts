@@ -11,7 +11,7 @@ export function concurrencyCases(when: Case): void {
     await scene.run('a', ['n2'])
     await scene.end(await scene.claimOne('n2'), 'failed')
     const group = await scene.run('a')
-    const claim = (nodeId: string, token: string, incarnation = `${nodeId}-life-1`) => {
+    const claim = (nodeId: string, token: string, incarnation = `${nodeId}-incarnation-1`) => {
       return claimAs(scene.store, {nodeId, incarnation, token, room: 5})
     }
     const [idle, first, again, other, retried, former] = await Promise.all([
@@ -20,7 +20,7 @@ export function concurrencyCases(when: Case): void {
       claim('n1', 'first'),
       claim('n1', 'other'),
       claim('n2', 'retried'),
-      claim('n1', 'former', 'n1-life-0'),
+      claim('n1', 'former', 'n1-incarnation-0'),
     ])
     assert.deepEqual(idle, {claimed: [], newest: '', waiting: 0, nextDueInMs: null})
     const groups = first.claimed.map(({execution}) => execution.group)
@@ -39,7 +39,11 @@ export function concurrencyCases(when: Case): void {
     'batched heartbeats of many nodes are all stored, and the last status of each wins',
     async (scene) => {
       for (const id of ['n2', 'n3']) await scene.join(id)
-      const beat = (nodeId: string, status: MemberStatus, incarnation = `${nodeId}-life-1`) => {
+      const beat = (
+        nodeId: string,
+        status: MemberStatus,
+        incarnation = `${nodeId}-incarnation-1`,
+      ) => {
         // A node never reports itself as failed.
         assert(status !== 'failed')
         return beatAs(scene.store, {nodeId, incarnation, status})
@@ -51,7 +55,7 @@ export function concurrencyCases(when: Case): void {
         beat('n2', 'alive'),
         beat('n4', 'alive'),
         beat('n1', 'alive'),
-        beat('n1', 'leaving', 'n1-life-0'),
+        beat('n1', 'leaving', 'n1-incarnation-0'),
         beat('n2', 'leaving'),
       ])
       assert.deepEqual(answers, ['ok', 'ok', 'unknown', 'ok', 'fenced', 'ok'])

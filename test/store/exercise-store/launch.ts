@@ -207,7 +207,7 @@ export function launchCases(when: Case): void {
   when('candidates are alive nodes that run jobs, with their load', async (scene) => {
     await scene.join('n2')
     await scene.join('n3')
-    await scene.setStatus('n3', 'n3-life-1', 'leaving')
+    await scene.setStatus('n3', 'n3-incarnation-1', 'leaving')
     await scene.submit('a')
     await scene.run('a', ['n1', 'n2'])
     await scene.run('a', ['n1'])

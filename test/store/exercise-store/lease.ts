@@ -100,7 +100,7 @@ export function leaseCases(when: Case): void {
     } as const
     await assert.rejects(store.applyLaunches({term, dues: [], requests: []}), TermOver)
     await assert.rejects(store.applyReassignments({term, moves: [{key, to}]}), TermOver)
-    const observed = {incarnation: 'n1-life-1', heartbeatAt: scene.opened.startedAt}
+    const observed = {incarnation: 'n1-incarnation-1', heartbeatAt: scene.opened.startedAt}
     await assert.rejects(store.failMember({term, nodeId: 'n1', observed}), TermOver)
     await assert.rejects(store.endStuck({term, executions: [{key, nodeId: 'n1'}]}), TermOver)
     await assert.rejects(store.markLost({...lost, term, jitter: 0}), TermOver)

@@ -27,7 +27,7 @@ export function lostCases(when: Case): void {
     await scene.claim('n1')
     await scene.claim('n2')
     scene.advance(2 * MINUTE)
-    await beatAs(scene.store, {nodeId: 'n2', incarnation: 'n2-life-1', status: 'alive'})
+    await beatAs(scene.store, {nodeId: 'n2', incarnation: 'n2-incarnation-1', status: 'alive'})
     const {finished, more} = await markLost(scene)
     assert.equal(more, false)
     assert.equal(finished.length, 1)
@@ -88,13 +88,13 @@ export function lostCases(when: Case): void {
       await scene.run('a')
       await scene.claimOne()
       await scene.run('a')
-      await scene.join('n1', 'n1-life-2')
-      const life = {nodeId: 'n1', incarnation: 'n1-life-2'}
+      await scene.join('n1', 'n1-incarnation-2')
+      const life = {nodeId: 'n1', incarnation: 'n1-incarnation-2'}
       const {claimed} = await claimAs(scene.store, {...life, token: 'new token', room: 5})
       assert.equal(claimed.length, 1)
       const own = {
         term: null,
-        exceptIncarnation: 'n1-life-2',
+        exceptIncarnation: 'n1-incarnation-2',
         observed: null,
         reason: 'node_restarted',
       } as const
@@ -113,13 +113,13 @@ export function lostCases(when: Case): void {
     async (scene) => {
       await scene.submit('a')
       await scene.run('a')
-      await scene.join('n1', 'n1-life-2')
-      const current = {nodeId: 'n1', incarnation: 'n1-life-2'}
+      await scene.join('n1', 'n1-incarnation-2')
+      const current = {nodeId: 'n1', incarnation: 'n1-incarnation-2'}
       const {claimed} = await claimAs(scene.store, {...current, token: 'new token', room: 5})
       assert.equal(claimed.length, 1)
       const ofEarlier = {
         term: null,
-        exceptIncarnation: 'n1-life-1',
+        exceptIncarnation: 'n1-incarnation-1',
         observed: null,
         reason: 'node_restarted',
       } as const
@@ -140,7 +140,7 @@ export function lostCases(when: Case): void {
       const other = {...observed, incarnation: 'another incarnation'}
       assert.deepEqual((await markLost(scene, {observed: other})).finished, [])
       scene.advance(1)
-      await beatAs(scene.store, {nodeId: 'n1', incarnation: 'n1-life-1', status: 'alive'})
+      await beatAs(scene.store, {nodeId: 'n1', incarnation: 'n1-incarnation-1', status: 'alive'})
       assert.deepEqual(await markLost(scene, {observed}), {finished: [], more: false})
       const fresh = {...observed, heartbeatAt: scene.now}
       assert.equal((await markLost(scene, {observed: fresh})).finished.length, 1)
@@ -172,7 +172,7 @@ export function lostCases(when: Case): void {
       await scene.claimOne('n1')
       const other = await scene.claimOne('n2')
       const n2Lives = () =>
-        beatAs(scene.store, {nodeId: 'n2', incarnation: 'n2-life-1', status: 'alive'})
+        beatAs(scene.store, {nodeId: 'n2', incarnation: 'n2-incarnation-1', status: 'alive'})
       scene.advance(MINUTE)
       await n2Lives()
       const first = await markLost(scene)
@@ -220,7 +220,7 @@ export function lostCases(when: Case): void {
     await scene.run('a', ['n1', 'n2'])
     for (const nodeId of ['n1', 'n2']) {
       await scene.claimOne(nodeId)
-      await scene.setStatus(nodeId, `${nodeId}-life-1`, 'failed')
+      await scene.setStatus(nodeId, `${nodeId}-incarnation-1`, 'failed')
     }
     scene.advance(MINUTE)
     for (const nodeId of ['n1', 'n2']) await markLost(scene, {nodeId})
@@ -239,7 +239,7 @@ export function lostCases(when: Case): void {
     for (let outage = 1; outage <= 3; outage += 1) {
       for (const nodeId of ['n1', 'n2']) await scene.claim(nodeId)
       scene.advance(10 * MINUTE)
-      await beatAs(scene.store, {nodeId: 'n3', incarnation: 'n3-life-1', status: 'alive'})
+      await beatAs(scene.store, {nodeId: 'n3', incarnation: 'n3-incarnation-1', status: 'alive'})
       for (const nodeId of ['n1', 'n2']) await markLost(scene, {nodeId})
     }
     for (const name of jobs) assert.equal((await scene.job(name)).spec.disabled, false, name)

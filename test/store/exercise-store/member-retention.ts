@@ -27,7 +27,7 @@ async function failedWhileRunning(scene: Scene, retries = 0): Promise<number> {
   await scene.submit('a', {retries})
   const group = await scene.run('a', ['n2'])
   await scene.claimOne('n2')
-  await scene.setStatus('n2', 'n2-life-1', 'failed')
+  await scene.setStatus('n2', 'n2-incarnation-1', 'failed')
   return group
 }
 
@@ -40,9 +40,9 @@ export function memberRetentionCases(when: Case): void {
 function forgettingCases(when: Case): void {
   when('retention deletes members that left or failed long ago, and no others', async (scene) => {
     for (const id of ['n2', 'n3', 'n4']) await scene.join(id)
-    await scene.setStatus('n2', 'n2-life-1', 'left')
-    await scene.setStatus('n3', 'n3-life-1', 'failed')
-    await scene.setStatus('n4', 'n4-life-1', 'leaving')
+    await scene.setStatus('n2', 'n2-incarnation-1', 'left')
+    await scene.setStatus('n3', 'n3-incarnation-1', 'failed')
+    await scene.setStatus('n4', 'n4-incarnation-1', 'leaving')
     scene.advance(LEFT_AFTER_MS - 1)
     assert.deepEqual(await prune(scene), [])
     scene.advance(1)
@@ -64,7 +64,7 @@ function forgettingCases(when: Case): void {
   when('the age of a member counts from its last heartbeat', async (scene) => {
     await scene.join('n2')
     scene.advance(10 * FAILED_AFTER_MS)
-    await beatAs(scene.store, {nodeId: 'n2', incarnation: 'n2-life-1', status: 'left'})
+    await beatAs(scene.store, {nodeId: 'n2', incarnation: 'n2-incarnation-1', status: 'left'})
     assert.deepEqual(await prune(scene), [])
     scene.advance(LEFT_AFTER_MS)
     assert.equal((await prune(scene)).length, 1)
@@ -97,7 +97,7 @@ function forgettingCases(when: Case): void {
       for (const id of ['n5', 'n3', 'n4', 'n2']) {
         await scene.join(id)
         scene.advance(MINUTE)
-        await scene.setStatus(id, `${id}-life-1`, 'left')
+        await scene.setStatus(id, `${id}-incarnation-1`, 'left')
       }
       scene.advance(LEFT_AFTER_MS)
       const pruned: string[][] = []
@@ -112,7 +112,7 @@ function forgettingCases(when: Case): void {
 
   when('retention under an ended term deletes no member', async (scene) => {
     await scene.join('n2')
-    await scene.setStatus('n2', 'n2-life-1', 'left')
+    await scene.setStatus('n2', 'n2-incarnation-1', 'left')
     scene.advance(LEFT_AFTER_MS)
     const after = {leftAfterMs: LEFT_AFTER_MS, failedAfterMs: FAILED_AFTER_MS, limit: 10}
     await assert.rejects(scene.store.pruneMembers({term: scene.term - 1, ...after}), TermOver)
@@ -123,13 +123,13 @@ function forgettingCases(when: Case): void {
 function removingCases(when: Case): void {
   when('removing a present or unknown member is refused', async (scene) => {
     for (const status of ['alive', 'leaving'] as const) {
-      await beatAs(scene.store, {nodeId: 'n1', incarnation: 'n1-life-1', status})
+      await beatAs(scene.store, {nodeId: 'n1', incarnation: 'n1-incarnation-1', status})
       const [member] = await scene.store.members()
       assert.deepEqual(await remove(scene, 'n1'), {kind: 'present', member})
     }
     for (const status of ['left', 'failed'] as const) {
       await scene.join('n2')
-      await scene.setStatus('n2', 'n2-life-1', status)
+      await scene.setStatus('n2', 'n2-incarnation-1', status)
       const member = (await scene.store.members())[1]!
       assert.deepEqual(await remove(scene), {kind: 'removed', member, finished: []})
       assert.deepEqual(await remove(scene), {kind: 'unknown'})
@@ -139,7 +139,7 @@ function removingCases(when: Case): void {
 
   when('executions of a removed member are lost, counted and retried', async (scene) => {
     const group = await failedWhileRunning(scene, 1)
-    await beatAs(scene.store, {nodeId: 'n1', incarnation: 'n1-life-1', status: 'alive'})
+    await beatAs(scene.store, {nodeId: 'n1', incarnation: 'n1-incarnation-1', status: 'alive'})
     const removal = await remove(scene)
     assert(removal.kind === 'removed')
     const [outcome] = removal.finished
@@ -160,7 +160,7 @@ function removingCases(when: Case): void {
     'executions of a removed member that had left do not count as node deaths',
     async (scene) => {
       await failedWhileRunning(scene)
-      await scene.setStatus('n2', 'n2-life-1', 'left')
+      await scene.setStatus('n2', 'n2-incarnation-1', 'left')
       const removal = await remove(scene)
       assert(removal.kind === 'removed' && removal.finished[0]?.kind === 'finished')
       assert.equal(removal.finished[0].execution.reason, 'node_stopped')
@@ -171,10 +171,10 @@ function removingCases(when: Case): void {
     'a member with many executions is removed in bounded batches, itself in the last',
     async (scene) => {
       await failedWhileRunning(scene)
-      await beatAs(scene.store, {nodeId: 'n2', incarnation: 'n2-life-1', status: 'alive'})
+      await beatAs(scene.store, {nodeId: 'n2', incarnation: 'n2-incarnation-1', status: 'alive'})
       for (let count = 0; count < 3; count += 1) await scene.run('a', ['n2'])
       assert.equal((await scene.claim('n2')).length, 3)
-      await scene.setStatus('n2', 'n2-life-1', 'failed')
+      await scene.setStatus('n2', 'n2-incarnation-1', 'failed')
       const first = await remove(scene, 'n2', 3)
       assert(first.kind === 'ending')
       assert.deepEqual([first.finished.length, await ids(scene)], [3, ['n1', 'n2']])
@@ -186,7 +186,7 @@ function removingCases(when: Case): void {
 }
 
 function afterwardsCases(when: Case): void {
-  const life = {nodeId: 'n2', incarnation: 'n2-life-1'}
+  const life = {nodeId: 'n2', incarnation: 'n2-incarnation-1'}
 
   when('a removed member is unknown, claims nothing, and may join again', async (scene) => {
     await failedWhileRunning(scene)
@@ -205,7 +205,7 @@ function afterwardsCases(when: Case): void {
     await scene.submit('a')
     await scene.run('a', ['n2'])
     const claimed = await scene.claimOne('n2')
-    await scene.setStatus('n2', 'n2-life-1', 'failed')
+    await scene.setStatus('n2', 'n2-incarnation-1', 'failed')
     await remove(scene)
     const [outcome] = await scene.store.finish([anEnd(claimed, 'succeeded')])
     assert(outcome?.kind === 'already' && outcome.status === 'lost')
@@ -219,7 +219,7 @@ function afterwardsCases(when: Case): void {
       await scene.run('a', ['n2'])
       const first = await claimAs(scene.store, {...life, token: 'first', room: 5})
       await scene.run('a', ['n2'])
-      await scene.setStatus('n2', 'n2-life-1', 'failed')
+      await scene.setStatus('n2', 'n2-incarnation-1', 'failed')
       assert.deepEqual((await claimAs(scene.store, {...life, token: 'new', room: 5})).claimed, [])
       const again = await claimAs(scene.store, {...life, token: 'first', room: 5})
       assert.deepEqual(again.claimed, first.claimed)

@@ -101,7 +101,7 @@ export function pruneCases(when: Case): void {
         await scene.submit('a')
         await scene.complete('a', 'succeeded')
         await scene.join('n2')
-        await scene.setStatus('n2', 'n2-life-1', 'left')
+        await scene.setStatus('n2', 'n2-incarnation-1', 'left')
         const token = {kind: 'client', policies: [], isFirst: false} as const
         const expiresAt = scene.now + DAY
         await store.createToken({...token, accessor: 't', digest: 't', name: 't', expiresAt})

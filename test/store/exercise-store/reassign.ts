@@ -43,7 +43,7 @@ function noFreeSlotCases(when: Case): void {
       }
       assert.deepEqual(await stuckIf(true), ['node-2', 'node-3'])
       assert.deepEqual(await stuckIf(false), [])
-      await scene.setStatus('n2', 'n2-life-1', 'failed')
+      await scene.setStatus('n2', 'n2-incarnation-1', 'failed')
       assert.deepEqual(await stuckIf(false), ['node-2'])
     },
   )
@@ -52,7 +52,7 @@ function noFreeSlotCases(when: Case): void {
 function endingCases(when: Case): void {
   when('an execution that no node may run is lost, counted, and not retried', async (scene) => {
     const {group, end} = await waitingFor(scene)
-    await scene.setStatus('n2', 'n2-life-1', 'failed')
+    await scene.setStatus('n2', 'n2-incarnation-1', 'failed')
     scene.advance(MINUTE)
     const [outcome, ...others] = await end()
     assert(outcome?.kind === 'finished' && others.length === 0)
@@ -69,7 +69,7 @@ function endingCases(when: Case): void {
 
   when('executions of the same launch on other nodes are still retried', async (scene) => {
     const {group, end} = await waitingFor(scene, ['n2', 'n3'])
-    await scene.setStatus('n2', 'n2-life-1', 'failed')
+    await scene.setStatus('n2', 'n2-incarnation-1', 'failed')
     const [outcome, ...others] = await end()
     assert(outcome?.kind === 'finished' && others.length === 0)
     assert.deepEqual([outcome.execution.node, outcome.closed], ['node-2', null])
@@ -87,14 +87,14 @@ function endingCases(when: Case): void {
     async (scene) => {
       const {end} = await waitingFor(scene)
       assert.deepEqual(await end(), [])
-      await scene.setStatus('n2', 'n2-life-1', 'leaving')
+      await scene.setStatus('n2', 'n2-incarnation-1', 'leaving')
       assert.deepEqual(await end(), [])
-      await scene.setStatus('n2', 'n2-life-1', 'failed')
+      await scene.setStatus('n2', 'n2-incarnation-1', 'failed')
       await scene.store.removeMember({nodeId: 'n2', limit: 9, jitter: 0.5})
       await scene.join('n2')
       assert.deepEqual(await end(), [])
       assert.equal((await scene.claim('n2')).length, 1)
-      await scene.setStatus('n2', 'n2-life-1', 'failed')
+      await scene.setStatus('n2', 'n2-incarnation-1', 'failed')
       assert.deepEqual(await end(), [])
       await scene.run('a', ['n7'])
       const {executions} = await scene.store.loadStuck(UNCLAIMED)
@@ -109,7 +109,7 @@ function endingCases(when: Case): void {
   when('a node that returned without running jobs does not keep its execution', async (scene) => {
     const {end} = await waitingFor(scene)
     const [member] = (await scene.store.members()).filter(({id}) => id === 'n2')
-    await scene.store.join({member: {...member!, incarnation: 'n2-life-2', runs: false}}, 0)
+    await scene.store.join({member: {...member!, incarnation: 'n2-incarnation-2', runs: false}}, 0)
     assert.equal((await end()).length, 1)
   })
 }
@@ -122,7 +122,7 @@ function movingCases(when: Case): void {
       await scene.join('n4')
       const job = await scene.submit('a')
       const group = await scene.run('a', ['n1', 'n2', 'n3', 'n4'])
-      await scene.setStatus('n4', 'n4-life-1', 'failed')
+      await scene.setStatus('n4', 'n4-incarnation-1', 'failed')
       assert.deepEqual(await stuckNodes(scene), ['node-3', 'node-4'])
       scene.advance(2_999)
       assert.deepEqual(await stuckNodes(scene), ['node-3', 'node-4'])
@@ -216,7 +216,7 @@ function movingCases(when: Case): void {
     await scene.submit('a')
     const group = await scene.run('a')
     scene.advance(10_000)
-    await scene.join('n9', 'n9-life-1', 'node-1')
+    await scene.join('n9', 'n9-incarnation-1', 'node-1')
     const key = {group, node: 'node-1', attempt: 1}
     const moves = [{key, to: {nodeId: 'n9', nodeName: 'node-1'}}]
     assert.deepEqual(await scene.store.applyReassignments({term: scene.term, moves}), ['applied'])

@@ -19,7 +19,7 @@ async function endedAsLost(scene: Scene): Promise<string[]> {
   const {finished} = await scene.store.markLost({
     term: null,
     nodeId: 'n1',
-    exceptIncarnation: 'n1-life-2',
+    exceptIncarnation: 'n1-incarnation-2',
     observed: null,
     reason: 'node_restarted',
     limit: 100,
@@ -41,7 +41,7 @@ export function releaseClaimsCases(when: Case): void {
     const before = await scene.job('a')
     scene.advance(1_000)
     const claimed = await scene.claimOne()
-    await scene.join('n1', 'n1-life-2')
+    await scene.join('n1', 'n1-incarnation-2')
     scene.advance(5_000)
     const [given] = await giveBack(scene, claimed)
     const found = await scene.store.execution('a', key(group), 0)
@@ -53,10 +53,10 @@ export function releaseClaimsCases(when: Case): void {
     )
     assert.deepEqual(await scene.job('a'), before, 'nothing was counted')
     assert.deepEqual(await statusOf(scene, group), {open: true, deaths: 0, is: ['pending']})
-    const life = {nodeId: 'n1', incarnation: 'n1-life-1'}
+    const life = {nodeId: 'n1', incarnation: 'n1-incarnation-1'}
     assert.deepEqual(await scene.store.activeClaims(life), [])
     assert.deepEqual(await endedAsLost(scene), [])
-    const next = {nodeId: 'n1', incarnation: 'n1-life-2', token: 'next', room: 5}
+    const next = {nodeId: 'n1', incarnation: 'n1-incarnation-2', token: 'next', room: 5}
     const again = await claimAs(scene.store, next)
     assert.deepEqual(
       again.claimed.map(({execution}) => [execution.group, execution.attempt, execution.startedAt]),
@@ -97,7 +97,7 @@ export function releaseClaimsCases(when: Case): void {
       given.map(({key}) => key.group).toSorted((a, b) => a - b),
       [groups[0], groups[3]],
     )
-    await scene.join('n1', 'n1-life-2')
+    await scene.join('n1', 'n1-incarnation-2')
     assert.deepEqual(await endedAsLost(scene), ['lost'])
     const page = await scene.store.executions('a', {...ALL_EXECUTIONS, order: 'asc'})
     assert.deepEqual(
@@ -117,7 +117,7 @@ export function releaseClaimsCases(when: Case): void {
     await scene.store.deleteJob('b')
     assert.deepEqual(await giveBack(scene, one!, two!), [])
     assert.deepEqual((await statusOf(scene, group)).is, ['running'])
-    await scene.join('n1', 'n1-life-2')
+    await scene.join('n1', 'n1-incarnation-2')
     assert.deepEqual((await endedAsLost(scene)).toSorted(), ['', 'lost'])
   })
 
@@ -140,10 +140,10 @@ export function releaseClaimsCases(when: Case): void {
       await scene.submit('a', {retries: 5})
       const group = await scene.run('a')
       for (let life = 2; life < 6; life += 1) {
-        const incarnation = life === 2 ? 'n1-life-1' : `n1-life-${life - 1}`
+        const incarnation = life === 2 ? 'n1-incarnation-1' : `n1-incarnation-${life - 1}`
         const request = {nodeId: 'n1', incarnation, token: `token-${life}`, room: 5}
         const {claimed} = await claimAs(scene.store, request)
-        await scene.join('n1', `n1-life-${life}`)
+        await scene.join('n1', `n1-incarnation-${life}`)
         assert.equal((await giveBack(scene, claimed[0]!)).length, 1)
       }
       assert.deepEqual(await statusOf(scene, group), {open: true, deaths: 0, is: ['pending']})

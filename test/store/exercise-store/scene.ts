@@ -112,7 +112,7 @@ export class Scene {
 
   async join(
     id: string,
-    incarnation = `${id}-life-1`,
+    incarnation = `${id}-incarnation-1`,
     name = id.replace('n', 'node-'),
     token?: JoinRequest['token'],
   ) {
@@ -200,7 +200,7 @@ export class Scene {
   async claim(nodeId = 'n1', room = 100): Promise<readonly ClaimedExecution[]> {
     if (!this.#joined.has(nodeId)) await this.join(nodeId)
     this.#tokens += 1
-    const incarnation = `${nodeId}-life-1`
+    const incarnation = `${nodeId}-incarnation-1`
     const token = `token-${nodeId}-${this.#tokens}`
     const {claimed} = await claimAs(this.store, {nodeId, incarnation, token, room})
     return claimed

@@ -61,7 +61,7 @@ export function schedulingCases(when: Case): void {
     await scene.submit('a')
     await scene.run('a', ['n2'])
     const claim = async (token: string) => {
-      const request = {nodeId: 'n2', incarnation: 'n2-life-1', token, room: 5}
+      const request = {nodeId: 'n2', incarnation: 'n2-incarnation-1', token, room: 5}
       const {claimed, isCordoned, waiting} = await claimAs(scene.store, request)
       return [claimed.length, isCordoned, waiting]
     }
@@ -139,10 +139,10 @@ export function schedulingCases(when: Case): void {
     await set(scene, DRAIN)
     scene.advance(MINUTE)
     assert.equal((await set(scene, {kind: 'uncordon'})).drainUntil, null)
-    await scene.setStatus('n2', 'n2-life-1', 'left')
-    await scene.join('n2', 'n2-life-2')
+    await scene.setStatus('n2', 'n2-incarnation-1', 'left')
+    await scene.join('n2', 'n2-incarnation-2')
     await scene.run('a', ['n2'])
-    const request = {nodeId: 'n2', incarnation: 'n2-life-2', token: 't', room: 1}
+    const request = {nodeId: 'n2', incarnation: 'n2-incarnation-2', token: 't', room: 1}
     const [claimed] = (await claimAs(scene.store, request)).claimed
     scene.advance(MINUTE)
     assert.equal((await set(scene, {kind: 'cordon'})).drainUntil, null)
@@ -204,11 +204,11 @@ export function schedulingCases(when: Case): void {
       [cordonedAt, scene.now + MINUTE],
     )
     assert.equal((await set(scene, {kind: 'cordon'})).drainUntil, null, 'a cordon ends a drain')
-    await scene.setStatus('n2', 'n2-life-1', 'left')
-    await scene.join('n2', 'n2-life-2')
+    await scene.setStatus('n2', 'n2-incarnation-1', 'left')
+    await scene.join('n2', 'n2-incarnation-2')
     assert.equal(await stateOf(scene), 'cordoned')
-    await scene.setStatus('n2', 'n2-life-2', 'left')
-    await scene.join('n3', 'n3-life-1', 'node-2')
+    await scene.setStatus('n2', 'n2-incarnation-2', 'left')
+    await scene.join('n3', 'n3-incarnation-1', 'node-2')
     const other = (await scene.store.members()).find(({id}) => id === 'n3')
     assert.equal(other?.cordonedAt, null)
     const unknown = {nodeId: 'nobody', change: {kind: 'cordon'}} as const

@@ -151,7 +151,7 @@ describe('a change whose commit reply is lost', () => {
       await scene.submit('a')
       const group = await scene.run('a')
       await scene.join('n2')
-      await scene.fail('n2', 'n2-life-1')
+      await scene.fail('n2', 'n2-incarnation-1')
       await store.pauseFiring({jobs: 'first', reason: '', until: null})
       await store.putPolicy({name: 'first', rules: '{}'})
       await store.putSecret(aSecret('first'))

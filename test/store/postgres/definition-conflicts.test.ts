@@ -157,7 +157,7 @@ describe('a lock that another session keeps', () => {
       const beganAt = performance.now()
       const refused = assert.rejects(first.toggle('a'), StoreUnavailable)
       await waiting(1)
-      const incarnation = 'n1-life-1'
+      const incarnation = 'n1-incarnation-1'
       assert.equal(await beatAs(first, {nodeId: 'n1', incarnation, status: 'alive'}), 'ok')
       const {term} = scene
       assert.equal(await first.renewLease({term, holder: 'holder-1', ttlMs: 6_000}), true)

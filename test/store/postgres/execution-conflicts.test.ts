@@ -50,7 +50,7 @@ describe('two nodes that finish one launch', () => {
       await scene.join('n2')
       const group = await scene.run('a', ['n1', 'n2'])
       const holder = await hold(`SELECT FROM executions WHERE group_id = ${group} FOR UPDATE`)
-      const request = {nodeId: 'n2', incarnation: 'n2-life-1', room: 5}
+      const request = {nodeId: 'n2', incarnation: 'n2-incarnation-1', room: 5}
       const early = await claimAs(first, {...request, token: 't1'})
       assert.deepEqual([early.claimed, early.waiting], [[], 0])
       assert.ok(early.nextDueInMs !== null && early.nextDueInMs < 100, `${early.nextDueInMs} ms`)
@@ -116,7 +116,7 @@ describe('two nodes that finish one launch', () => {
 
 describe('a claim', () => {
   const claimUnder = (store: Store, token: string) => {
-    return claimAs(store, {nodeId: 'n1', incarnation: 'n1-life-1', token, room: 9})
+    return claimAs(store, {nodeId: 'n1', incarnation: 'n1-incarnation-1', token, room: 9})
   }
 
   it('of an old incarnation is either seen by the new one or takes nothing', async () => {
@@ -127,7 +127,7 @@ describe('a claim', () => {
       const claiming = claimUnder(first, 'late')
       await waiting(1)
       const member = (await second.members())[0]!
-      const joining = second.join({member: {...member, incarnation: 'n1-life-2'}}, 10_000)
+      const joining = second.join({member: {...member, incarnation: 'n1-incarnation-2'}}, 10_000)
       await waiting(2)
       await holder.release()
       assert.equal((await claiming).claimed.length, 1)
@@ -135,7 +135,7 @@ describe('a claim', () => {
       const marked = await second.markLost({
         term: null,
         nodeId: 'n1',
-        exceptIncarnation: 'n1-life-2',
+        exceptIncarnation: 'n1-incarnation-2',
         observed: null,
         reason: 'node_restarted',
         limit: 9,

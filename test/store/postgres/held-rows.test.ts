@@ -105,7 +105,7 @@ describe('the leader’s connection', () => {
       const output = {key, token, offset: 0, bytes: new Uint8Array(1)}
       const others = [
         first.toggle('a'),
-        claimAs(first, {nodeId: 'n1', incarnation: 'n1-life-1', token: 'other', room: 1}),
+        claimAs(first, {nodeId: 'n1', incarnation: 'n1-incarnation-1', token: 'other', room: 1}),
         first.appendOutput([output]),
         first.finish([anEnd(claimed, 'succeeded')]),
         first.applyReassignments({term, moves: [{key, to: {nodeId: 'n1', nodeName: 'node-1'}}]}),

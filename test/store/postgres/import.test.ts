@@ -63,7 +63,7 @@ async function aFullScene(dataDir: string, clock: TurnedClock) {
   await scene.store.createToken({accessor: 'a', isFirst: false, ...token})
   const secret = {name: 's', ciphertext: 'sealed', keyId: 'k'}
   await scene.store.putSecret({...secret, may: {create: true, update: true}})
-  await scene.setStatus('n1', 'n1-life-1', 'failed')
+  await scene.setStatus('n1', 'n1-incarnation-1', 'failed')
   const idempotency = {scope: 's', key: 'key', fingerprint: 'f'}
   const request = {name: 'child', forced: true, idempotency}
   const asked = await scene.store.requestRun(request)
@@ -156,11 +156,11 @@ describe('an imported store', () => {
     assert.equal(textOf(page!.rows[0]!.output), 'so far and on')
     // A node that returns in another incarnation does not know it.
     const member = members.find(({id}) => id === 'n2')!
-    await store.join({member: {...member, incarnation: 'n2-life-2'}}, 10_000)
+    await store.join({member: {...member, incarnation: 'n2-incarnation-2'}}, 10_000)
     const marked = await store.markLost({
       term: null,
       nodeId: 'n2',
-      exceptIncarnation: 'n2-life-2',
+      exceptIncarnation: 'n2-incarnation-2',
       observed: null,
       reason: 'node_restarted',
       limit: 10,

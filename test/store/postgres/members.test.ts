@@ -12,7 +12,7 @@ let postgres: TestPostgres
 before(async () => (postgres = await TestPostgres.start()))
 after(() => postgres.close())
 
-const LIFE = {nodeId: 'n2', incarnation: 'n2-life-1'}
+const LIFE = {nodeId: 'n2', incarnation: 'n2-incarnation-1'}
 const OF_N2 = `SELECT FROM members WHERE id = 'n2' FOR UPDATE`
 
 const beat = (store: Store): Promise<BeatReply> => beatAs(store, {...LIFE, status: 'alive'})
@@ -51,7 +51,7 @@ describe('removing a member', () => {
     for (const isBeatFirst of [true, false])
       await withFailed(async (cluster) => {
         const {scene, first, second, hold, waiting} = cluster
-        await scene.setStatus('n2', 'n2-life-1', 'failed')
+        await scene.setStatus('n2', 'n2-incarnation-1', 'failed')
         const holder = await hold(OF_N2)
         const early = isBeatFirst ? beat(first) : remove(first)
         await waiting(1)
@@ -70,10 +70,10 @@ describe('removing a member', () => {
     for (const isJoinFirst of [true, false])
       await withFailed(async (cluster) => {
         const {scene, first, second, hold, waiting} = cluster
-        await scene.setStatus('n2', 'n2-life-1', 'failed')
+        await scene.setStatus('n2', 'n2-incarnation-1', 'failed')
         const member = (await first.members()).find(({id}) => id === 'n2')!
         const join = (store: Store) =>
-          store.join({member: {...member, incarnation: 'n2-life-2'}}, 10_000)
+          store.join({member: {...member, incarnation: 'n2-incarnation-2'}}, 10_000)
         const holder = await hold(OF_N2)
         const early = isJoinFirst ? join(first) : remove(first)
         await waiting(1)
@@ -85,7 +85,7 @@ describe('removing a member', () => {
         assert.equal((await statusesOf(cluster))['n2'], 'alive')
         const {claimed} = await claimAs(second, {
           ...LIFE,
-          incarnation: 'n2-life-2',
+          incarnation: 'n2-incarnation-2',
           token: 't',
           room: 9,
         })
@@ -100,7 +100,7 @@ describe('removing a member', () => {
       const claiming = claim(first, 'just now')
       await waiting(1)
       // The status is not part of the key: it can change during the claim.
-      await scene.setStatus('n2', 'n2-life-1', 'failed')
+      await scene.setStatus('n2', 'n2-incarnation-1', 'failed')
       const removing = remove(second)
       await waiting(2)
       await holder.release()
@@ -118,7 +118,7 @@ describe('removing a member', () => {
       const {scene, first, second, hold, waiting} = cluster
       await claim(first, 'before')
       await scene.run('a', ['n2'])
-      await scene.setStatus('n2', 'n2-life-1', 'failed')
+      await scene.setStatus('n2', 'n2-incarnation-1', 'failed')
       const holder = await hold(`SELECT FROM launches WHERE group_id = ${group} FOR UPDATE`)
       const removing = remove(first)
       await waiting(1)
@@ -146,7 +146,7 @@ describe('retention of members', () => {
         limit: 9,
         jitter: 0,
       })
-      await scene.setStatus('n2', 'n2-life-1', 'failed')
+      await scene.setStatus('n2', 'n2-incarnation-1', 'failed')
       const holder = await hold(OF_N2)
       const beaten = beat(first)
       await waiting(1)
@@ -164,7 +164,7 @@ describe('retention of members', () => {
       const holder = await hold(`SELECT FROM node_claims WHERE node_id = 'n2' FOR UPDATE`)
       const claiming = claim(first, 'just now')
       await waiting(1)
-      await scene.setStatus('n2', 'n2-life-1', 'failed')
+      await scene.setStatus('n2', 'n2-incarnation-1', 'failed')
       assert.deepEqual(await prune(second, scene.term), [])
       await holder.release()
       assert.equal((await claiming).claimed.length, 1)

@@ -10,7 +10,7 @@ let postgres: TestPostgres
 before(async () => (postgres = await TestPostgres.start()))
 after(() => postgres.close())
 
-const LIFE = {nodeId: 'n2', incarnation: 'n2-life-1'}
+const LIFE = {nodeId: 'n2', incarnation: 'n2-incarnation-1'}
 
 const beat = (store: Store) => beatAs(store, {...LIFE, status: 'alive'})
 const claim = async (store: Store) => {
@@ -24,7 +24,7 @@ async function withStray(play: (cluster: Cluster, end: () => Promise<number>) =>
     await scene.join('n2')
     await scene.submit('a')
     const group = await scene.run('a', ['n2'])
-    await scene.setStatus('n2', 'n2-life-1', 'failed')
+    await scene.setStatus('n2', 'n2-incarnation-1', 'failed')
     const key = {group, node: 'node-2', attempt: 1}
     const request = {term: scene.term, executions: [{key, nodeId: 'n2'}]}
     await play(cluster, async () => (await first.endStuck(request)).length)

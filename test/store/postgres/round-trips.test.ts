@@ -17,7 +17,7 @@ import {
 
 const STARTED_AT = Date.UTC(2026, 0, 15, 12)
 const DELAY_MS = 4
-const NODE = {nodeId: 'n1', incarnation: 'n1-life-1'}
+const NODE = {nodeId: 'n1', incarnation: 'n1-incarnation-1'}
 
 let postgres: TestPostgres
 let proxy: DistantProxy
