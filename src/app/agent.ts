@@ -23,6 +23,7 @@ import {OutcomeUnknown, StoreUnavailable} from '../ports/store-errors.ts'
 import {localEvents} from '../telemetry/event-bus.ts'
 import type {Log} from '../telemetry/log.ts'
 import {joinCluster} from './agent-join.ts'
+import {Closers} from './closers.ts'
 import {
   createRunner,
   type Identity,
@@ -78,8 +79,7 @@ class Agent implements RunningAgent {
   /** Used for each new connection. */
   #credentials: Pick<AgentConfig, 'token' | 'ca'>
   #metrics: AgentMetrics | null = null
-  /** Closes what was opened, newest last; called in reverse. */
-  readonly #closers: (() => unknown)[] = []
+  readonly #closers = new Closers()
   #identity!: Identity
   #results!: ResultLog
   #executors!: ExecutorRegistry
@@ -169,14 +169,14 @@ class Agent implements RunningAgent {
   }
 
   async #close(): Promise<void> {
-    for (const close of this.#closers.splice(0).toReversed()) await close()
+    await this.#closers.closeAll()
     this.#log.flush()
   }
 
   async #openDirectory(): Promise<void> {
     const parts = {config: this.#config, random: this.#random, log: this.#log}
     const {lock, identity} = await openDataDirectory(parts)
-    this.#closers.push(() => lock.release())
+    this.#closers.add(() => lock.release())
     this.#identity = await identity()
   }
 
@@ -186,7 +186,7 @@ class Agent implements RunningAgent {
     try {
       const {results, left, unreadable} = await ResultLog.open(dataDirectory, this.#clock)
       this.#results = results
-      this.#closers.push(() => results.close())
+      this.#closers.add(() => results.close())
       if (unreadable > 0)
         this.#log.logger.warn(
           {lines: unreadable},
@@ -217,7 +217,7 @@ class Agent implements RunningAgent {
         resultsWaiting: this.#results.waitingCount,
       }),
     })
-    this.#closers.push(() => this.#metrics?.close())
+    this.#closers.add(() => this.#metrics?.close())
   }
 
   async #openExecutors(): Promise<void> {
@@ -228,7 +228,7 @@ class Agent implements RunningAgent {
       log: this.#log,
       environment: this.#surroundings.environment,
     })
-    this.#closers.push(() => this.#executors.stop())
+    this.#closers.add(() => this.#executors.stop())
   }
 
   /** Returns the URL of the server that took this agent in. */
@@ -244,7 +244,7 @@ class Agent implements RunningAgent {
       status: () => this.#status,
       onReplaced: (why) => this.#endReplaced(why),
     })
-    this.#closers.push(() => link.stop())
+    this.#closers.add(() => link.stop())
     this.#link = link
     this.#store = store
     this.#startClockWatch(serverOffsetMs)
@@ -255,7 +255,7 @@ class Agent implements RunningAgent {
     const {clockStepMs: stepMinMs, clockLookMs: intervalMs} = this.#config.limits
     const parts = {clock: this.#clock, events: this.#events}
     const watch = new ClockWatch({...parts, stepMinMs, intervalMs, storeOffsetMs})
-    this.#closers.push(() => watch.stop())
+    this.#closers.add(() => watch.stop())
     watch.start()
   }
 

@@ -23,6 +23,7 @@ import type {ProcessorRegistry} from '../processors/registry.ts'
 import {Leadership} from '../scheduler/leadership.ts'
 import {localEvents} from '../telemetry/event-bus.ts'
 import type {Log} from '../telemetry/log.ts'
+import {Closers, settleBoth} from './closers.ts'
 import {listen, type Listener} from './http.ts'
 import {
   createClockGuard,
@@ -73,12 +74,6 @@ export async function startServer(
   return server
 }
 
-/** Waits for both even if one fails: what the other has opened must be undone. Throws the first error. */
-async function both(...steps: readonly [Promise<void>, Promise<void>]): Promise<void> {
-  const failed = (await Promise.allSettled(steps)).find(({status}) => status === 'rejected')
-  if (failed?.status === 'rejected') throw failed.reason
-}
-
 /** Turns an outage of the store during the start into a refusal: the supervisor starts the server again. */
 function asRefusal(error: unknown): unknown {
   if (!(error instanceof StoreUnavailable || error instanceof OutcomeUnknown)) return error
@@ -99,8 +94,8 @@ class Server implements RunningServer {
   readonly #startedAt: number
   readonly #started = Promise.withResolvers<void>()
   readonly #done = Promise.withResolvers<number>()
-  /** Stops of what was started, newest last. A start that fails calls them in reverse. */
-  readonly #undo: (() => Promise<unknown>)[] = []
+  /** Called by a start that fails; `#stop` has an order of its own. */
+  readonly #closers = new Closers()
   #identity!: Identity
   #opened!: OpenedStore
   #zone = ''
@@ -158,7 +153,7 @@ class Server implements RunningServer {
   async start(): Promise<void> {
     for (const warning of this.#config.warnings) this.#log.logger.warn(warning)
     const lock = await this.#openDirectory()
-    await both(
+    await settleBoth(
       this.#openStore(lock),
       this.#openExecutors(), // ends processes of a previous incarnation
     )
@@ -198,21 +193,21 @@ class Server implements RunningServer {
 
   /** Undoes a start that failed. */
   async abandon(): Promise<void> {
-    for (const undo of this.#undo.toReversed()) await undo()
+    await this.#closers.closeAll()
     this.#log.flush()
   }
 
   /** Locked from the first moment on: it holds the identity of the node and the files of its executions. */
   async #openDirectory(): Promise<HeldLock> {
     const {lock, identity} = await openDataDirectory(this.#base)
-    this.#undo.push(async () => lock.release())
+    this.#closers.add(() => lock.release())
     this.#identity = await identity()
     return lock
   }
 
   async #openStore(lock: HeldLock): Promise<void> {
     this.#opened = await openStore(this.#base, lock, this.#identity.id)
-    this.#undo.push(() => this.#opened.close())
+    this.#closers.add(() => this.#opened.close())
     this.#zone = await agreeZone(this.#opened.store, this.#base)
   }
 
@@ -222,7 +217,7 @@ class Server implements RunningServer {
       nodeId: this.#identity.id,
       environment: process.env,
     })
-    this.#undo.push(() => this.#executors.stop())
+    this.#closers.add(() => this.#executors.stop())
     const {clock, log} = this.#base
     this.#processors = openProcessors(this.#config, {clock, log, executors: this.#executors})
   }
@@ -241,7 +236,7 @@ class Server implements RunningServer {
       // A request to leave that arrives during the start waits for its end.
       leave: () => void this.#started.promise.then(() => this.stop()),
     })
-    this.#undo.push(() => this.#listener.close())
+    this.#closers.add(() => this.#listener.close())
   }
 
   async #join(): Promise<void> {
@@ -271,7 +266,7 @@ class Server implements RunningServer {
       onReachability: (problem) => this.#logReachability(problem),
     })
     this.#membership = membership
-    this.#undo.push(() => membership.stop())
+    this.#closers.add(() => membership.stop())
     membership.start()
   }
 
@@ -296,7 +291,7 @@ class Server implements RunningServer {
       startLog: openStartLog(this.#directory, this.#identity.incarnation),
       ...claimUpkeep(this.#parts, this.#identity, this.#config.limits.claimVerifyMs),
     })
-    this.#undo.push(() => runner.stop())
+    this.#closers.add(() => runner.stop())
     this.#runner = runner
     runner.start()
   }
@@ -319,7 +314,7 @@ class Server implements RunningServer {
       intervalMs: clockLookMs,
       storeOffsetMs: () => this.#clockGuard.storeOffsetMs,
     })
-    this.#undo.push(() => watch.stop())
+    this.#closers.add(() => watch.stop())
     this.#clockWatch = watch
     watch.start()
   }
@@ -344,7 +339,7 @@ class Server implements RunningServer {
       onStoreTime: (now) => void this.#clockGuard.trustedNow(now, clock.monotonicMs()),
       services: (term, onTermOver) => leaderServices(parts, term, onTermOver, this.#clockGuard),
     })
-    this.#undo.push(() => leadership.stop())
+    this.#closers.add(() => leadership.stop())
     this.#leadership = leadership
     leadership.start()
   }
