@@ -5,22 +5,15 @@
 import {mkdtempSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
+import {systemClock} from '../../src/platform/clock.ts'
 import {
   createExecutors,
   type ExecutorOptions,
   type ExecutorRegistry,
 } from '../../src/executors/registry.ts'
 import type {OutputSink, Run, RunEnd} from '../../src/ports/executor.ts'
-import type {Clock} from '../../src/ports/runtime.ts'
 
-export const realClock: Clock = {
-  now: () => Date.now(),
-  monotonicMs: () => performance.now(),
-  after: (delayMs, callback) => {
-    const timer = setTimeout(callback, Math.min(delayMs, 2 ** 31 - 1))
-    return {cancel: () => clearTimeout(timer)}
-  },
-}
+export const realClock = systemClock()
 
 /** A sink that keeps its output and never signals backpressure. */
 export class KeepingSink implements OutputSink {

@@ -2,18 +2,10 @@
 import {mkdtempSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
-
-import type {Clock} from '../../src/ports/runtime.ts'
+import {systemClock} from '../../src/platform/clock.ts'
 import type {OutputSink, Run} from '../../src/ports/executor.ts'
 
-export const realClock: Clock = {
-  now: () => Date.now(),
-  monotonicMs: () => performance.now(),
-  after: (delayMs, callback) => {
-    const timer = setTimeout(callback, Math.min(delayMs, 2 ** 31 - 1))
-    return {cancel: () => clearTimeout(timer)}
-  },
-}
+export const realClock = systemClock()
 
 export function aRun(more: Partial<Run> = {}): Run {
   return {
