@@ -17,7 +17,6 @@ import {parseTime} from '../lib/rfc3339.ts'
 import type {PausedSinceRestore, PauseRequest} from '../ports/job-store.ts'
 import type {FiringJson} from '../wire/cluster.ts'
 import {formatOptionalTime, formatTime} from '../wire/time.ts'
-import {readFields} from './body.ts'
 import type {OperationsContext} from './context.ts'
 
 /** Jobs planned in one transaction. */
@@ -44,6 +43,15 @@ export interface Firing {
   readonly pauses: readonly FiringPause[]
 }
 
+/** Fields that are absent have their default. */
+export interface AskedPause {
+  /** A glob. */
+  readonly jobs?: string
+  /** A time, or a duration from now. */
+  readonly until?: string | null
+  readonly reason?: string
+}
+
 export function createFiring({store, events, wakeup}: OperationsContext) {
   async function firing(): Promise<Firing> {
     const [putBack, pauses] = await Promise.all([store.pausedSinceRestore(), store.firingPauses()])
@@ -51,14 +59,14 @@ export function createFiring({store, events, wakeup}: OperationsContext) {
   }
 
   /**
-   * When it resolves, no planned time of these jobs fires any more. Throws `payload_unparsable`,
-   * `body_invalid`, `too_many_pauses`.
+   * When it resolves, no planned time of these jobs fires any more. Throws `body_invalid`,
+   * `too_many_pauses`.
    */
   async function pauseFiring(
-    body: Uint8Array,
+    asked: AskedPause,
     actor: Actor,
   ): Promise<{readonly firing: Firing; readonly warnings: readonly string[]}> {
-    const request = readPause(body)
+    const request = readPause(asked)
     const result = await store.pauseFiring({...request, actor})
     if (result.kind === 'past')
       throw invalid(`until: must be in the future: it is ${formatTime(result.now)}`)
@@ -79,12 +87,12 @@ export function createFiring({store, events, wakeup}: OperationsContext) {
     }
   }
 
-  /** `ended` is false if there was no such pause. Throws `payload_unparsable`, `body_invalid`. */
+  /** `ended` is false if there was no such pause. Throws `body_invalid`. */
   async function endPause(
-    body: Uint8Array,
+    asked: Pick<AskedPause, 'jobs'>,
     actor: Actor,
   ): Promise<{readonly ended: boolean; readonly firing: Firing}> {
-    const jobs = readJobs(readFields(body, ['jobs'], invalid))
+    const jobs = readJobs(asked)
     const ended = await store.endFiringPause(jobs, actor)
     if (ended !== null) {
       events.emit('firing_resumed', {jobs, by: 'request'})
@@ -108,32 +116,27 @@ export function createFiring({store, events, wakeup}: OperationsContext) {
   return {firing, pauseFiring, endPause, resumeFiring}
 }
 
-function readPause(body: Uint8Array): Omit<PauseRequest, 'actor'> {
-  const fields = readFields(body, ['jobs', 'until', 'reason'], invalid)
-  return {jobs: readJobs(fields), until: readUntil(fields['until']), reason: readReason(fields)}
+function readPause(asked: AskedPause): Omit<PauseRequest, 'actor'> {
+  return {jobs: readJobs(asked), until: readUntil(asked.until), reason: readReason(asked)}
 }
 
-function readJobs({jobs = ALL_JOBS}: Readonly<Record<string, unknown>>): string {
-  if (typeof jobs !== 'string') throw invalid('jobs: must be a text')
+function readJobs({jobs = ALL_JOBS}: Pick<AskedPause, 'jobs'>): string {
   const problem = jobsGlobProblem(jobs)
   if (problem !== null) throw invalid(`jobs: ${problem}`)
   return normalGlob(jobs)
 }
 
-function readUntil(value: unknown = null): PauseRequest['until'] {
+function readUntil(value: AskedPause['until'] = null): PauseRequest['until'] {
   if (value === null || value === '') return null
-  if (typeof value === 'string') {
-    const at = parseTime(value)
-    if (at !== null) return {at}
-    const afterMs = parseLength(value)
-    if (afterMs !== null) return {afterMs}
-  }
+  const at = parseTime(value)
+  if (at !== null) return {at}
+  const afterMs = parseLength(value)
+  if (afterMs !== null) return {afterMs}
   throw invalid('until: must be a time such as "2026-05-01T08:30:00Z", or a duration such as "2h"')
 }
 
-function readReason({reason = ''}: Readonly<Record<string, unknown>>): string {
-  if (typeof reason !== 'string' || CONTROL.test(reason))
-    throw invalid('reason: must be a text on one line')
+function readReason({reason = ''}: AskedPause): string {
+  if (CONTROL.test(reason)) throw invalid('reason: must be a text on one line')
   if (reason.length > PAUSE_REASON_LENGTH_MAX)
     throw invalid(`reason: must have at most ${PAUSE_REASON_LENGTH_MAX} characters`)
   return reason

@@ -8,7 +8,6 @@ import {type MemberRecord, type Scheduling, schedulingOf} from '../core/node.ts'
 import {formatDuration, parseLength} from '../lib/duration.ts'
 import {escapeInvisible} from '../lib/quote.ts'
 import type {NodeLoad, SchedulingChange} from '../ports/node-store.ts'
-import {readFields} from './body.ts'
 import type {OperationsContext} from './context.ts'
 
 /** A member with what the store knows of its work. */
@@ -48,7 +47,7 @@ export function createNodes(context: OperationsContext) {
   /**
    * `idOrName` is an id, or the name of a node that is present, or that only one member has. Returns the
    * member after the change. Throws `member_unknown`, `member_ambiguous`, `query_invalid`,
-   * `payload_unparsable`, `body_invalid`.
+   * `body_invalid`.
    */
   async function setScheduling(
     idOrName: string,
@@ -75,15 +74,14 @@ interface AskedScheduling {
   readonly kind: SchedulingChange['kind']
   /** Deadline in the query; `null` = not in it. */
   readonly deadlineMs: number | null
-  /** Body: the deadline of a drain; empty for others. */
-  readonly body: Uint8Array
+  /** Deadline in the body, to be a duration; absent, `null` and empty = not in it. */
+  readonly deadline?: unknown
 }
 
 /** The deadline of the query or of the body; `null` = none. */
-function deadlineOf({kind, deadlineMs, body}: AskedScheduling): number | null {
+function deadlineOf({kind, deadlineMs, deadline = null}: AskedScheduling): number | null {
   const invalid = (problem: string) =>
     new DomainError('body_invalid', `The ${kind} is invalid: ${problem}.`)
-  const {deadline = null} = readFields(body, kind === 'drain' ? ['deadline'] : [], invalid)
   if (deadline === null || deadline === '') return deadlineMs
   const ofBody = typeof deadline === 'string' ? parseLength(deadline) : null
   if (ofBody === null) {

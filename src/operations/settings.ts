@@ -3,7 +3,6 @@ import type {Actor} from '../core/audit.ts'
 import {DomainError} from '../core/errors.ts'
 import {findZone} from '../core/schedule/zone.ts'
 import {quoteForMessage} from '../lib/quote.ts'
-import {readFields} from './body.ts'
 import type {OperationsContext} from './context.ts'
 import type {Firing} from './firing.ts'
 
@@ -11,6 +10,11 @@ export interface Settings {
   readonly timezone: string
   readonly submissionsPaused: boolean
   readonly firing: Firing
+}
+
+export interface ChangedSettings {
+  /** A name of a zone in any spelling. */
+  readonly timezone: string
 }
 
 export function createSettings(
@@ -26,9 +30,9 @@ export function createSettings(
     return {timezone, submissionsPaused, firing: paused}
   }
 
-  /** Jobs without a zone of their own are planned anew. Throws `payload_unparsable`, `body_invalid`. */
-  async function changeSettings(body: Uint8Array, actor: Actor): Promise<Settings> {
-    const zone = readTimezone(body)
+  /** Jobs without a zone of their own are planned anew. Throws `body_invalid`. */
+  async function changeSettings({timezone}: ChangedSettings, actor: Actor): Promise<Settings> {
+    const zone = readTimezone(timezone)
     const was = await store.setTimezone(zone, actor)
     if (was !== zone) {
       events.emit('timezone_changed', {timezone: zone, was})
@@ -41,10 +45,8 @@ export function createSettings(
 }
 
 /** The zone in its canonical spelling. */
-function readTimezone(body: Uint8Array): string {
-  const {timezone = null} = readFields(body, ['timezone'], invalid)
-  if (timezone === null) throw invalid('timezone: is missing. Send {"timezone": "Europe/Berlin"}')
-  const zone = typeof timezone === 'string' ? findZone(timezone) : null
+function readTimezone(timezone: string): string {
+  const zone = findZone(timezone)
   if (zone !== null) return zone.name
   throw invalid(
     'timezone: must be an IANA name such as "Europe/Berlin" or "UTC"; ' +

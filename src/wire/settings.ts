@@ -17,5 +17,9 @@ export type SettingsJson = Static<typeof Settings>
 
 export const NewSettings = Type.Object(
   {timezone: Type.String({description: 'IANA name of a time zone, such as `Europe/Berlin`.'})},
-  {$id: 'NewSettings', description: 'Settings to change.'},
+  {
+    $id: 'NewSettings',
+    description: 'Settings to change.',
+    examples: [{timezone: 'Europe/Berlin'}],
+  },
 )

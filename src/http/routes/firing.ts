@@ -11,11 +11,14 @@ import {
   NewPause,
   PausedJobs,
 } from '../../wire/firing.ts'
+import {decodeBody} from '../../wire/body.ts'
 import {schemaRef} from '../../wire/shapes.ts'
 import {creates, reads} from '../security/access.ts'
 import {describeRoute} from '../api/openapi.ts'
 import {sendJson, setWarnings} from '../api/reply.ts'
 import {actorOf, bodyOf} from '../api/request.ts'
+
+const INVALID = 'The pause of firing is invalid'
 
 export const BODY_REFUSALS = {
   400: 'The body is invalid.',
@@ -50,7 +53,10 @@ export function routeFiring(app: FastifyInstance, operations: Operations): void 
       refusals: {...BODY_REFUSALS, 409: 'There are too many pauses.'},
     }),
     handler: async (request, reply) => {
-      const {firing, warnings} = await operations.pauseFiring(bodyOf(request), actorOf(request))
+      const {firing, warnings} = await operations.pauseFiring(
+        decodeBody(NewPause, bodyOf(request), INVALID),
+        actorOf(request),
+      )
       setWarnings(reply, warnings)
       return sendJson(request, reply, 200, encodeFiring(firing))
     },
@@ -70,7 +76,10 @@ export function routeFiring(app: FastifyInstance, operations: Operations): void 
       refusals: BODY_REFUSALS,
     }),
     handler: async (request, reply) => {
-      const {ended, firing} = await operations.endPause(bodyOf(request), actorOf(request))
+      const {ended, firing} = await operations.endPause(
+        decodeBody(PausedJobs, bodyOf(request), INVALID),
+        actorOf(request),
+      )
       return sendJson(request, reply, 200, {ended, firing: encodeFiring(firing)})
     },
   })

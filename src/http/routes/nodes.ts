@@ -5,11 +5,20 @@ import {parseLength} from '../../lib/duration.ts'
 import type {Operations} from '../../operations/operations.ts'
 import {Drain, encodeMember, Member} from '../../wire/cluster.ts'
 import {type Query, QueryProblem} from '../../wire/query.ts'
+import {decodeBody} from '../../wire/body.ts'
 import {schemaRef} from '../../wire/shapes.ts'
 import {creates} from '../security/access.ts'
 import {describeRoute} from '../api/openapi.ts'
 import {sendJson} from '../api/reply.ts'
 import {actorOf, bodyOf, queryOf} from '../api/request.ts'
+
+const EMPTY = Type.Object({})
+/** The operation reads the deadline: its error names durations. */
+const BODIES = {
+  cordon: EMPTY,
+  uncordon: EMPTY,
+  drain: Type.Object({deadline: Type.Optional(Type.Unknown())}),
+}
 
 const DRAIN_QUERY = Type.Object({
   deadline: Type.Optional(
@@ -64,7 +73,8 @@ export function routeNodes(app: FastifyInstance, operations: Operations): void {
       }),
       handler: async (request: FastifyRequest<{Params: {member: string}}>, reply) => {
         const deadlineMs = verb === 'drain' ? readDeadline(queryOf(request)) : null
-        const change = {kind: verb, deadlineMs, body: bodyOf(request)}
+        const body = decodeBody(BODIES[verb], bodyOf(request), `The ${verb} is invalid`)
+        const change = {kind: verb, deadlineMs, ...body}
         const {member} = request.params
         const changed = await operations.setScheduling(member, change, actorOf(request))
         return sendJson(request, reply, 200, encodeMember(changed))

@@ -2,6 +2,7 @@
 import type {FastifyInstance} from 'fastify'
 import type {Operations} from '../../operations/operations.ts'
 import type {Settings as StoredSettings} from '../../operations/settings.ts'
+import {decodeBody} from '../../wire/body.ts'
 import {NewSettings, Settings, type SettingsJson} from '../../wire/settings.ts'
 import {schemaRef} from '../../wire/shapes.ts'
 import {reads} from '../security/access.ts'
@@ -36,7 +37,10 @@ export function routeSettings(app: FastifyInstance, operations: Operations): voi
       refusals: BODY_REFUSALS,
     }),
     handler: async (request, reply) => {
-      const changed = await operations.changeSettings(bodyOf(request), actorOf(request))
+      const changed = await operations.changeSettings(
+        decodeBody(NewSettings, bodyOf(request), 'The settings cannot be changed'),
+        actorOf(request),
+      )
       return sendJson(request, reply, 200, encodeSettings(changed))
     },
   })
