@@ -75,7 +75,7 @@ test('undelivered results survive a restart, complete and in order', async (t) =
   await second.results.close()
 })
 
-test('undelivered results of release 0.2 are read', async (t) => {
+test('undelivered results of release 0.1 are read', async (t) => {
   const directory = aDirectory(t)
   const {results} = await ResultLog.open(directory, clock)
   await results.keep(aFinish(1))

@@ -223,7 +223,7 @@ async function readLog(
   return {waiting, unreadable}
 }
 
-/** A line of release 0.2 has the jitter under another name. */
+/** A line of release 0.1 has the jitter under another name. */
 function withJitter(line: unknown): unknown {
   const finish = (line as {finish?: {dice?: unknown}} | null)?.finish
   return finish?.dice === undefined ? line : {finish: {...finish, jitter: finish.dice}}
