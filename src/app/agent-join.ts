@@ -9,6 +9,7 @@ import {webSocketDial} from '../agents/client/socket.ts'
 import {LocalClaims, RemoteNodeStore} from '../agents/client/store.ts'
 import type {AgentConfig} from '../config/agent.ts'
 import type {MemberStatus} from '../core/node.ts'
+import {messageOf} from '../lib/error.ts'
 import {recordIncarnation} from '../node/incarnations.ts'
 import {VERSION} from '../platform/version.ts'
 import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
@@ -106,8 +107,8 @@ async function openOwnToken({config, credentials, random}: JoiningParts): Promis
     await own.prepare(credentials().token)
     return own
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error)
-    throw new StartRefused(`The token of this agent cannot be kept: ${why}.`, {cause: error})
+    const problem = `The token of this agent cannot be kept: ${messageOf(error)}.`
+    throw new StartRefused(problem, {cause: error})
   }
 }
 

@@ -10,6 +10,7 @@ import type {FinishJson} from '../agents/protocol.ts'
 import type {AgentConfig, LoadedAgentConfig} from '../config/agent.ts'
 import type {MemberStatus} from '../core/node.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
+import {messageOf} from '../lib/error.ts'
 import {ClockWatch} from '../node/clock-watch.ts'
 import {Finisher} from '../node/finisher.ts'
 import {Membership, replacedSentence} from '../node/membership.ts'
@@ -195,9 +196,8 @@ class Agent implements RunningAgent {
         )
       return left
     } catch (error) {
-      const why = error instanceof Error ? error.message : String(error)
       throw new StartRefused(
-        `The undelivered results in ${dataDirectory} cannot be opened: ${why}. ` +
+        `The undelivered results in ${dataDirectory} cannot be opened: ${messageOf(error)}. ` +
           'Repair the files, or choose another --data.',
         {cause: error},
       )

@@ -5,6 +5,7 @@ import type {AddressInfo} from 'node:net'
 import {Server as TlsServer} from 'node:tls'
 import type {Address} from '../config/values.ts'
 import {listenAlso} from '../http/security/connections.ts'
+import {codeOf} from '../lib/error.ts'
 import {StartRefused} from './start-refused.ts'
 
 export interface Bound {
@@ -40,7 +41,7 @@ async function listenOnOtherLoopback(server: Server, first: string, port: number
 }
 
 function listenProblem(error: unknown, {host, port}: Address, flag: string): string {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : ''
+  const code = codeOf(error)
   const problem = `${flag === '--http' ? 'The server' : 'The agent'} cannot listen on ${host}:${port}`
   if (code === 'EADDRINUSE')
     return `${problem}: the port is in use. Stop the process that uses it, or choose another ${flag}.`
@@ -48,5 +49,5 @@ function listenProblem(error: unknown, {host, port}: Address, flag: string): str
     return `${problem}: this user may not use the port. Choose a port above 1023 with ${flag}.`
   if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND')
     return `${problem}: ${host} is not an address of this machine. Choose another ${flag}.`
-  return `${problem}: ${code || String(error)}. Choose another ${flag}.`
+  return `${problem}: ${code}. Choose another ${flag}.`
 }

@@ -3,7 +3,8 @@
  * error responses into messages. Values have the shapes of `wire/`.
  */
 import type {ErrorCode} from '../core/error-codes.ts'
-import {CallFailed, codeOf, UsageError} from './errors.ts'
+import {codeOf} from '../lib/error.ts'
+import {CallFailed, UsageError} from './errors.ts'
 import {exchange, ExchangeFailed, type Outgoing, TIMEOUT} from './exchange.ts'
 import {formatDuration} from '../lib/duration.ts'
 import {schemeMismatch} from '../platform/peer-protocol.ts'
@@ -153,7 +154,7 @@ export class Client {
       return await read()
     } catch (error) {
       throw new CallFailed(
-        `The connection to ${this.#base} was lost (${whyOf(error)}). Try again.`,
+        `The connection to ${this.#base} was lost (${reasonOf(error)}). Try again.`,
         response.status,
         {cause: error, code: 'connection_lost'},
       )
@@ -236,19 +237,21 @@ async function failureOf(
   return new CallFailed(`${what}${doubt || ' Try again.'}`, null, {cause, code: 'connection_lost'})
 }
 
-function unreachable({base, error: {code, cause}}: Failure): string {
+function unreachable({base, error}: Failure): string {
+  const {code, cause} = error
   if (UNTRUSTED.test(code)) {
     const why = cause instanceof Error ? `${cause.message}, ${code}` : code
     const fix = 'If a private authority has signed it, set NODE_EXTRA_CA_CERTS to its file.'
     return `The certificate of ${base} is not trusted (${why}). ${fix}`
   }
   return (
-    `Cannot connect to a server at ${base} (${reasonOf({code})}). ` +
+    `Cannot connect to a server at ${base} (${reasonOf(error)}). ` +
     'Start one with "belfry server", or set another URL with --server.'
   )
 }
 
-function reasonOf({code}: Pick<ExchangeFailed, 'code'>): string {
+function reasonOf(error: unknown): string {
+  const code = codeOf(error)
   return code === TIMEOUT ? 'it does not answer' : code
 }
 
@@ -291,11 +294,6 @@ function problemIn(text: string): object | null {
     if (error instanceof SyntaxError) return null
     throw error
   }
-}
-
-function whyOf(error: unknown): string {
-  if (error instanceof ExchangeFailed) return reasonOf(error)
-  return error instanceof Error ? codeOf(error) : String(error)
 }
 
 /** Builds a path; its parts may contain any characters. Throws `UsageError` for a name that is empty. */

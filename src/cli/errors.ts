@@ -1,5 +1,7 @@
 /** Errors that end a client command with a message for people, and the exit codes. */
 
+import {codeOf} from '../lib/error.ts'
+
 export const EXIT_FAILED = 1
 export const EXIT_USAGE = 2
 
@@ -40,14 +42,9 @@ export class CallFailed extends Error {
   }
 }
 
-/** The message for people; `null` for an unexpected error. */
-export function messageOf(error: unknown): string | null {
+/** `null` for an unexpected error. */
+export function expectedMessage(error: unknown): string | null {
   return error instanceof CallFailed || error instanceof CommandFailed ? error.message : null
-}
-
-/** The errno code, such as `ENOENT`, or the error as text. */
-export function codeOf(error: unknown): string {
-  return error instanceof Error && 'code' in error ? String(error.code) : String(error)
 }
 
 const READ_FAILURES: Readonly<Record<string, string>> = {

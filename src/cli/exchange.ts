@@ -5,7 +5,7 @@
 import {request as requestHttp, type ClientRequest, type IncomingMessage} from 'node:http'
 import {request as requestHttps} from 'node:https'
 import {Readable} from 'node:stream'
-import {codeOf} from './errors.ts'
+import {codeOf} from '../lib/error.ts'
 
 /** Longer than a handshake with a distant server; the next of several servers is tried soon. */
 const CONNECT_TIMEOUT_MS = 5_000

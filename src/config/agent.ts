@@ -5,6 +5,7 @@
 import {isIP} from 'node:net'
 import {createSecureContext} from 'node:tls'
 import ipaddr from 'ipaddr.js'
+import {messageOf} from '../lib/error.ts'
 import {AGENT_COMMAND, type AGENT_OPTIONS} from './commands.ts'
 import {readTls, rejectExposed, type TlsTexts} from './listen.ts'
 import {nodeConfig, type NodeConfig, readTokenFile} from './node.ts'
@@ -115,10 +116,8 @@ function authorityOf(values: Values<typeof AGENT_OPTIONS>, host: Host): string |
     if (!ca.includes('-----BEGIN CERTIFICATE-----')) throw new Error('it contains no certificate')
     createSecureContext({ca})
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error)
-    throw new ParseError(`The certificates in ${file.texts[0]} cannot be used: ${why}.`, {
-      cause: error,
-    })
+    const problem = `The certificates in ${file.texts[0]} cannot be used: ${messageOf(error)}.`
+    throw new ParseError(problem, {cause: error})
   }
   return ca
 }

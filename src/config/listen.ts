@@ -1,6 +1,7 @@
 /** Settings of a listen address: its certificate, and what it needs before other machines may reach it. */
 import {createPrivateKey, X509Certificate} from 'node:crypto'
 import {createSecureContext} from 'node:tls'
+import {messageOf} from '../lib/error.ts'
 import {type Host, ParseError, type RawSetting, readSettingFile} from './read.ts'
 import type {Address} from './values.ts'
 
@@ -64,9 +65,9 @@ export function readTls(
       throw new Error('they do not belong together')
     return {cert, key, expiresAt: certificate.validToDate.getTime()}
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error)
     throw new ParseError(
-      `The certificate in ${certFile.texts[0]} and the key in ${keyFile.texts[0]} cannot be used: ${why}. ` +
+      `The certificate in ${certFile.texts[0]} and the key in ${keyFile.texts[0]} cannot be used: ` +
+        `${messageOf(error)}. ` +
         `Set ${flags.cert} and ${flags.key} to PEM files that belong together.`,
       {cause: error},
     )

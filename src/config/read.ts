@@ -6,6 +6,7 @@
 import {createRequire} from 'node:module'
 import {resolve} from 'node:path'
 import {CommanderError} from 'commander'
+import {codeOf} from '../lib/error.ts'
 import {meantBy, nearest} from '../lib/nearest.ts'
 import {SERVER_COMMAND, type SettingsCommand, settingsCommand} from './commands.ts'
 import type {Option} from './option.ts'
@@ -121,7 +122,7 @@ export function readSettingFile(setting: RawSetting, host: Host): string {
   try {
     return host.readFile(resolve(host.directory, path))
   } catch (error) {
-    const code = error instanceof Error && 'code' in error ? String(error.code) : String(error)
+    const code = codeOf(error)
     const why = FILE_PROBLEMS[code] ?? `failed with ${code}`
     throw new ParseError(`${setting.place} cannot be read: ${path} ${why}.`, {cause: error})
   }

@@ -1,4 +1,5 @@
 /** Readiness of this server: the store answers and, on the leader, launch passes are recent. */
+import {messageOf} from '../lib/error.ts'
 import type {Events} from '../ports/events.ts'
 import type {Clock} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
@@ -49,7 +50,7 @@ export class Readiness {
       await store.probe()
     } catch (error) {
       checks['store'] = 'not readable and writable'
-      cause = `: ${error instanceof Error ? error.message : String(error)}`
+      cause = `: ${messageOf(error)}`
     }
     if (isLeader) {
       const ageMs = this.#clock.monotonicMs() - this.#passedAt

@@ -3,6 +3,7 @@
  * another incarnation or another node has replaced this one.
  */
 import type {MemberStatus} from '../core/node.ts'
+import {asError} from '../lib/error.ts'
 import type {Loop, Service} from '../lib/loop.ts'
 import type {Events} from '../ports/events.ts'
 import type {BeatReply, JoinRequest, MemberStore, NodeStore} from '../ports/node-store.ts'
@@ -103,7 +104,7 @@ export class Membership implements Service {
       this.#report(null)
       return nextMs
     } catch (error) {
-      this.#report(error instanceof Error ? error : new Error(String(error)))
+      this.#report(asError(error))
       throw error
     }
   }

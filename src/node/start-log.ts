@@ -21,6 +21,7 @@
 import {closeSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync} from 'node:fs'
 import {join} from 'node:path'
 import {executionId, type ExecutionKey} from '../core/execution.ts'
+import {messageOf} from '../lib/error.ts'
 import {AppendLog, fileIdentity, parseRecord} from '../platform/append-log.ts'
 import {bootId} from '../platform/boot-id.ts'
 import type {PreviousIncarnation} from '../ports/node-store.ts'
@@ -122,9 +123,8 @@ export class StartLog {
   }
 
   #reportNoProof(cause: unknown): void {
-    const why = cause instanceof Error ? cause.message : String(cause)
     this.#options.report(
-      `started executions cannot be recorded (${why}): if this node is killed, ` +
+      `started executions cannot be recorded (${messageOf(cause)}): if this node is killed, ` +
         'executions that it has claimed but not started become lost too',
     )
   }

@@ -3,10 +3,11 @@
  * that a problem is reported in one sentence. The node id in it identifies the node in its cluster.
  */
 import {chmodSync, closeSync, constants, existsSync, openSync, statSync} from 'node:fs'
-import {access, mkdir, readFile, realpath, stat} from 'node:fs/promises'
+import {access, mkdir, realpath, stat} from 'node:fs/promises'
 import {dirname, join} from 'node:path'
+import {codeOf, messageOf} from '../lib/error.ts'
 import type {Random} from '../ports/runtime.ts'
-import {createFile} from './durable-file.ts'
+import {createFile, readIfExists} from './durable-file.ts'
 
 /** Other users of the machine must not read what jobs print. */
 const OWNER_ONLY = 0o700
@@ -146,12 +147,7 @@ export async function nodeIdentity(directory: string, random: Random): Promise<N
 }
 
 async function readId(file: string): Promise<string | null> {
-  try {
-    return (await readFile(file, 'utf8')).trim()
-  } catch (error) {
-    if (codeOf(error) === 'ENOENT') return null
-    throw error
-  }
+  return (await readIfExists(file))?.trim() ?? null
 }
 
 /** Two processes may start at once: the id of the first counts for both. */
@@ -159,12 +155,4 @@ async function createId(file: string, random: Random): Promise<string> {
   const id = random.id()
   const isCreated = await createFile(file, `${id}\n`, `${file}.${random.id()}`)
   return isCreated ? id : ((await readId(file)) ?? '')
-}
-
-function codeOf(error: unknown): string {
-  return error instanceof Error && 'code' in error ? String(error.code) : ''
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }

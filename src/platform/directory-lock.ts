@@ -4,6 +4,7 @@
  */
 import {join} from 'node:path'
 import {DatabaseSync} from 'node:sqlite'
+import {messageOf} from '../lib/error.ts'
 import {restrictToOwner} from './data-directory.ts'
 
 /** Empty. Opened by SQLite only: closing it through any other descriptor would drop the lock. */
@@ -36,7 +37,7 @@ export function lockDirectory(directory: string): DirectoryLock {
     const isHeld = isBusy(error)
     const why = isHeld
       ? 'is held by another Belfry process. Stop that process or choose another directory with --data'
-      : `cannot be used: ${error instanceof Error ? error.message : String(error)}`
+      : `cannot be used: ${messageOf(error)}`
     return {ok: false, isHeld, problem: `The data directory ${directory} ${why}.`}
   }
 }

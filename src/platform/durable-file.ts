@@ -1,16 +1,37 @@
 /**
- * Durable writes of small files. The content is synced under a draft name, gets its final name in one step,
- * and then the directory is synced: a new name is durable only with its directory.
+ * Reads and durable writes of small files. The content is synced under a draft name, gets its final name in
+ * one step, and then the directory is synced: a new name is durable only with its directory.
  *
  * A crash during a rewrite leaves the complete old file or the complete new one. Before the final name, it
  * leaves the old file, or none if none existed; the draft is left too and never read.
  */
-import {closeSync, fsyncSync, openSync} from 'node:fs'
-import {type FileHandle, link, open, rename, rm} from 'node:fs/promises'
+import {closeSync, fsyncSync, openSync, readFileSync} from 'node:fs'
+import {type FileHandle, link, open, readFile, rename, rm} from 'node:fs/promises'
 import {dirname} from 'node:path'
+import {codeOf} from '../lib/error.ts'
 
 /** Readable by the user of the process only. */
 const OWNER_ONLY = 0o600
+
+/** `null` if the file does not exist. */
+export async function readIfExists(path: string): Promise<string | null> {
+  try {
+    return await readFile(path, 'utf8')
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return null
+    throw error
+  }
+}
+
+/** Blocking form, for threads and starts. */
+export function readIfExistsSync(path: string | URL): string | null {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return null
+    throw error
+  }
+}
 
 /** Replaces `path`, or creates it. Durable when it resolves. */
 export async function replaceFile(path: string, text: string, mode = OWNER_ONLY): Promise<void> {
@@ -42,7 +63,7 @@ export async function createFile(path: string, text: string, draft: string): Pro
     const file = await writeDraft(draft, [text], OWNER_ONLY, () => link(draft, path))
     await file.close()
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return false
+    if (codeOf(error) === 'EEXIST') return false
     throw error
   } finally {
     await rm(draft, {force: true})

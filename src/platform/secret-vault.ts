@@ -5,6 +5,7 @@
  */
 import {createCipheriv, createDecipheriv, createHmac, randomBytes} from 'node:crypto'
 import {closeSync, constants, fstatSync, openSync, readFileSync} from 'node:fs'
+import {codeOf} from '../lib/error.ts'
 import {createFile} from './durable-file.ts'
 
 const KEY_BYTES = 32
@@ -108,7 +109,7 @@ export function readSecretKey(path: string): SecretKey {
       closeSync(file)
     }
   } catch (error) {
-    const code = error instanceof Error && 'code' in error ? String(error.code) : String(error)
+    const code = codeOf(error)
     const problem = OPEN_PROBLEMS[code] ?? `cannot be read: ${code}`
     return {ok: false, isMissing: code === 'ENOENT', problem}
   }

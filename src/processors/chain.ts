@@ -4,6 +4,7 @@
  * one line of a processor may replace the stored output. The queue is bounded; a stalled processor times out.
  */
 import type {StringMap} from '../core/job.ts'
+import {messageOf} from '../lib/error.ts'
 import type {Clock} from '../ports/runtime.ts'
 import type {OutputSink, Run} from '../ports/executor.ts'
 import type {Processor, ProcessorStream} from '../ports/processor.ts'
@@ -172,7 +173,7 @@ class Chain implements OutputChain {
         resolve()
       }
       step()
-        .catch((error: unknown) => fail(error instanceof Error ? error.message : String(error)))
+        .catch((error: unknown) => fail(messageOf(error)))
         .finally(() => {
           timer.cancel()
           resolve()

@@ -9,6 +9,7 @@
  * - Before old backups are deleted: the next backup deletes them.
  */
 import {backupDueAt, backupSchedule, type BackupState, NO_BACKUP} from '../core/backup.ts'
+import {messageOf} from '../lib/error.ts'
 import type {Loop, Service} from '../lib/loop.ts'
 import type {BackupDirectory} from '../platform/backup-directory.ts'
 import type {LeaderStore} from '../ports/leader-store.ts'
@@ -91,7 +92,7 @@ export class ScheduledBackups implements Service {
     } catch (error) {
       this.#notBefore = clock.monotonicMs() + RETRY_MS
       if (error instanceof TermOver) return onTermOver()
-      const message = error instanceof Error ? error.message : String(error)
+      const message = messageOf(error)
       if (this.#isStopped) return
       events.emit('backup_failed', {message})
       // A backup counts also if old ones cannot be deleted: it is not repeated.

@@ -9,6 +9,7 @@
 import {reasonText} from '../core/launch-reasons.ts'
 import type {JobFault} from '../core/launch-record.ts'
 import {type PendingWork, UnreadableSchedule} from '../core/launch.ts'
+import {messageOf} from '../lib/error.ts'
 import type {Events} from '../ports/events.ts'
 import type {DueJob} from '../ports/leader-store.ts'
 import type {Clock} from '../ports/runtime.ts'
@@ -86,7 +87,7 @@ export class JobFaults {
     const [oldest] = this.#retryAt.keys()
     if (this.#retryAt.size > FAULTS_MAX && oldest !== undefined) this.#retryAt.delete(oldest)
     if (isKnown) return
-    const message = error instanceof Error ? error.message : String(error)
+    const message = messageOf(error)
     const code = error instanceof UnreadableSchedule ? 'schedule_unreadable' : 'undecidable'
     const reason = reasonText(code, message.slice(0, MESSAGE_LENGTH_MAX))
     this.#events.emit('job_undecided', {job: isolated.job, reason})

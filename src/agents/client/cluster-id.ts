@@ -2,9 +2,8 @@
  * Id of the cluster this agent belongs to: the first one it joined, kept in its data directory. The agent
  * sends nothing to a server of another cluster, so a mistake in a URL cannot mix two clusters.
  */
-import {readFile} from 'node:fs/promises'
 import {join} from 'node:path'
-import {replaceFile} from '../../platform/durable-file.ts'
+import {readIfExists, replaceFile} from '../../platform/durable-file.ts'
 
 const FILE = 'cluster-id'
 const CLUSTER_ID = /^[A-Za-z0-9._:-]{1,256}$/
@@ -12,14 +11,8 @@ const CLUSTER_ID = /^[A-Za-z0-9._:-]{1,256}$/
 /** `null` before the first join. Throws when the file cannot be read or contains anything else. */
 export async function readClusterId(directory: string): Promise<string | null> {
   const file = join(directory, FILE)
-  let text: string
-  try {
-    text = (await readFile(file, 'utf8')).trim()
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null
-    throw error
-  }
-  if (!CLUSTER_ID.test(text))
+  const text = (await readIfExists(file))?.trim() ?? null
+  if (text !== null && !CLUSTER_ID.test(text))
     throw new Error(`The file ${file} must contain a cluster id: it is damaged. Remove it`)
   return text
 }

@@ -4,6 +4,7 @@
  * silent or disconnected from the store. Requests without a connection wait a little for one.
  */
 import {backoffMs} from '../../lib/backoff.ts'
+import {messageOf} from '../../lib/error.ts'
 import type {Clock, Random, Timer} from '../../ports/runtime.ts'
 import {StoreUnavailable} from '../../ports/store-errors.ts'
 import {decodeServerMessage} from '../codec.ts'
@@ -352,10 +353,6 @@ function cannotJoin(url: string, why: string): string {
 function otherProtocol(url: string, protocol: number): string {
   const versions = `it speaks version ${protocol} of the agent protocol, this agent ${PROTOCOL}`
   return cannotJoin(url, `${versions}. Update the ${protocol < PROTOCOL ? 'server' : 'agent'}`)
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }
 
 /**

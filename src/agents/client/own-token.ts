@@ -4,10 +4,9 @@
  * agent that crashes at any moment asks again with the same digest, for as long as the join token is valid.
  */
 import {hash} from 'node:crypto'
-import {readFile} from 'node:fs/promises'
 import {join} from 'node:path'
 import {JOIN_SECRET_PREFIX, SECRET_PREFIX} from '../../core/access/agent-token.ts'
-import {replaceFile} from '../../platform/durable-file.ts'
+import {readIfExists, replaceFile} from '../../platform/durable-file.ts'
 import type {Random} from '../../ports/runtime.ts'
 
 const FILE = 'agent-token'
@@ -72,13 +71,8 @@ export class OwnToken {
 }
 
 async function readKept(file: string): Promise<Kept | null> {
-  let text: string
-  try {
-    text = await readFile(file, 'utf8')
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null
-    throw error
-  }
+  const text = await readIfExists(file)
+  if (text === null) return null
   const kept = parse(text)
   const isWhole =
     typeof kept?.token === 'string' &&

@@ -12,13 +12,13 @@
  * twice, which changes nothing. A crash during a rewrite leaves the complete old file or the complete new
  * one.
  */
-import {open, readFile, type FileHandle} from 'node:fs/promises'
+import {open, type FileHandle} from 'node:fs/promises'
 import {dirname, join} from 'node:path'
 import {Type} from 'typebox'
 import {claimId, type ExecutionClaim} from '../../core/execution.ts'
 import {BatchQueue} from '../../lib/batch-queue.ts'
 import {parseRecord} from '../../platform/append-log.ts'
-import {openReplacement, syncDirectory} from '../../platform/durable-file.ts'
+import {openReplacement, readIfExists, syncDirectory} from '../../platform/durable-file.ts'
 import type {Events} from '../../ports/events.ts'
 import type {FinishItem} from '../../ports/node-store.ts'
 import type {Clock} from '../../ports/runtime.ts'
@@ -210,7 +210,7 @@ async function readLog(
 ): Promise<{readonly waiting: ReadonlyMap<string, FinishJson>; readonly unreadable: number}> {
   const waiting = new Map<string, FinishJson>()
   let unreadable = 0
-  for (const text of (await readText(path)).split('\n')) {
+  for (const text of ((await readIfExists(path)) ?? '').split('\n')) {
     if (text === '') continue
     const line = withJitter(parseRecord(text))
     if (!isLine(line)) {
@@ -227,13 +227,4 @@ async function readLog(
 function withJitter(line: unknown): unknown {
   const finish = (line as {finish?: {dice?: unknown}} | null)?.finish
   return finish?.dice === undefined ? line : {finish: {...finish, jitter: finish.dice}}
-}
-
-async function readText(path: string): Promise<string> {
-  try {
-    return await readFile(path, 'utf8')
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return ''
-    throw error
-  }
 }

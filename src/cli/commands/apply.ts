@@ -3,7 +3,7 @@ import type {Command} from 'commander'
 import type {DryRunJson} from '../../wire/dry-run.ts'
 import type {JobJson} from '../../wire/job.ts'
 import {syntaxHint} from '../../wire/json.ts'
-import {CallFailed, CommandFailed, NegativeResult, messageOf, UsageError} from '../errors.ts'
+import {CallFailed, CommandFailed, expectedMessage, NegativeResult, UsageError} from '../errors.ts'
 import {localTimes, relative, shownTime} from '../format.ts'
 import {BACKUP_MAGIC, readInput} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
@@ -246,7 +246,7 @@ function countOf({nodes_run: run, nodes_total: total}: DryRunJson): string {
 
 /** The jobs before stay stored: a repeated command leaves them unchanged. */
 function halfway(job: Definition, error: unknown, stored: number, total: number): unknown {
-  const message = messageOf(error)
+  const message = expectedMessage(error)
   if (message === null) return error
   const advice =
     total === 1 ? '' : ` ${stored} of ${total} jobs were stored; repeat the command for the rest.`
@@ -258,7 +258,7 @@ function halfway(job: Definition, error: unknown, stored: number, total: number)
 
 /** Adds the job's name to an error of the server, which names the field only. */
 function named(name: string, error: unknown): never {
-  const message = messageOf(error)
+  const message = expectedMessage(error)
   if (message === null) throw error
   const text = `${oneLine(name)}: ${message}`
   if (!(error instanceof CallFailed)) throw new CommandFailed(text, {cause: error})

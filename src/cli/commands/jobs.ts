@@ -12,7 +12,7 @@ import {addLaunchesCommand} from './launches.ts'
 import {addNextCommand} from './planned.ts'
 import {run} from './run.ts'
 import {path} from '../client.ts'
-import {CallFailed, CommandFailed, messageOf} from '../errors.ts'
+import {CallFailed, CommandFailed, expectedMessage} from '../errors.ts'
 import {type Column, fieldList, relative, table, timeAndAge} from '../format.ts'
 import {confirm} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
@@ -207,7 +207,7 @@ async function forEach(
     try {
       changed.push(await change(name))
     } catch (error) {
-      const message = messageOf(error)
+      const message = expectedMessage(error)
       if (message === null || names.length === 1) throw error
       if (error instanceof CallFailed) first ??= error
       failures.push(`${oneLine(name)} was not ${done}: ${message}`)

@@ -7,6 +7,7 @@
 import {Socket} from 'node:net'
 import {Client, DatabaseError, type QueryResult, types} from 'pg'
 import {assert} from '../../lib/assert.ts'
+import {asError} from '../../lib/error.ts'
 import type {Clock, Timer} from '../../ports/runtime.ts'
 import {
   all,
@@ -234,7 +235,7 @@ export class Session {
       return await reply
     } catch (error) {
       if (error instanceof DatabaseError) throw error
-      this.#lost ??= error instanceof Error ? error : new Error(String(error))
+      this.#lost ??= asError(error)
       this.#socket.destroy()
       throw this.#lostBy(this.#lost)
     } finally {

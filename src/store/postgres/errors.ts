@@ -3,6 +3,7 @@
  * retried, and a sentence for the operator with the cause and the fix.
  */
 import {DatabaseError} from 'pg'
+import {messageOf} from '../../lib/error.ts'
 import {StoreUnavailable} from '../../ports/store-errors.ts'
 import {type Address, describeHost, type Host} from './url.ts'
 
@@ -89,7 +90,7 @@ export function unavailable(error: unknown): StoreUnavailable {
 /** The error in one line. Neither PostgreSQL nor its client puts a password into a message. */
 export function textOf(error: unknown): string {
   if (error instanceof AggregateError) return error.errors.map(textOf).join('; ')
-  const text = error instanceof Error ? error.message : String(error)
+  const text = messageOf(error)
   return text.split('\n')[0] ?? ''
 }
 

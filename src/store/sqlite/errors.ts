@@ -1,6 +1,7 @@
 /**
  * Errors of SQLite: their kind, and their form in messages between the writer thread and its callers.
  */
+import {asError} from '../../lib/error.ts'
 import {OutcomeUnknown, StoreDamaged, StoreUnavailable, TermOver} from '../../ports/store-errors.ts'
 import {AssertionFailed} from '../../lib/assert.ts'
 
@@ -48,7 +49,7 @@ export function isDamaged(error: unknown): boolean {
 
 /** The kind of error of a failed statement or query, for its caller. */
 export function failureOf(error: unknown): Failure {
-  const known = error instanceof Error ? error : new Error(String(error))
+  const known = asError(error)
   const stack = known.stack ?? ''
   const code = resultCode(error)
   const problem = code === null ? undefined : UNAVAILABLE.get(code)

@@ -5,9 +5,10 @@
  */
 import {existsSync, readFileSync, rmSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
+import {messageOf} from '../../lib/error.ts'
 import {bootId} from '../../platform/boot-id.ts'
 import {type HeldLock, LOCK_FILE, lockDirectory} from '../../platform/directory-lock.ts'
-import {replaceFile} from '../../platform/durable-file.ts'
+import {readIfExistsSync, replaceFile} from '../../platform/durable-file.ts'
 
 /** Readable by the user of the process only. */
 const OWNER_ONLY = 0o600
@@ -80,8 +81,10 @@ export class StoreLock {
       return {ok: true, lock: new StoreLock(lock, storeFiles(dataDir))}
     } catch (error) {
       lock.release()
-      const why = error instanceof Error ? error.message : String(error)
-      return {ok: false, problem: `The data directory ${dataDir} cannot be used: ${why}.`}
+      return {
+        ok: false,
+        problem: `The data directory ${dataDir} cannot be used: ${messageOf(error)}.`,
+      }
     }
   }
 
@@ -136,12 +139,7 @@ export function migratedMarker(dataDir: string): string {
 
 /** Where the store has moved to, or `null`. Throws when the marker cannot be read. */
 export function migratedTo(dataDir: string): string | null {
-  try {
-    return readFileSync(migratedMarker(dataDir), 'utf8').split('\n')[0] ?? ''
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null
-    throw error
-  }
+  return readIfExistsSync(migratedMarker(dataDir))?.split('\n')[0] ?? null
 }
 
 /** Durable when it resolves. `where` is one line without secrets. */

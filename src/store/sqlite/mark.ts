@@ -33,6 +33,7 @@ import {
   writeSync,
 } from 'node:fs'
 import {dirname} from 'node:path'
+import {codeOf} from '../../lib/error.ts'
 import {parseRecord} from '../../platform/append-log.ts'
 import {syncDirectorySync} from '../../platform/durable-file.ts'
 
@@ -91,7 +92,7 @@ export class StoreMark {
       const {marks} = content
       return Array.isArray(marks) ? {marks: marks.map(String), isOriginal} : null
     } catch (error) {
-      if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null
+      if (codeOf(error) === 'ENOENT') return null
       throw error
     }
   }

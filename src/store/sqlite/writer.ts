@@ -1,5 +1,6 @@
 /** Thread of the writer, which commits batches of writes in order. Queues and repeats nothing. */
 import {Worker} from 'node:worker_threads'
+import {asError} from '../../lib/error.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../ports/store-errors.ts'
 import {decodeAnswers, type WriteAnswer, type WriteRequest} from './engine.ts'
 import type {SchemaResult} from './schema.ts'
@@ -98,7 +99,7 @@ export class WriterThread implements Committer {
   }
 
   #died(error: unknown): void {
-    const cause = error instanceof Error ? error : new Error(String(error))
+    const cause = asError(error)
     this.#death ??= cause
     for (const {reject} of this.#sent.splice(0))
       reject(

@@ -6,6 +6,7 @@
 import {randomUUID} from 'node:crypto'
 import {closeSync, constants, fchownSync, openSync, unlinkSync, writeSync} from 'node:fs'
 import {Socket} from 'node:net'
+import {messageOf} from '../../../lib/error.ts'
 import type {Journal} from '../journal.ts'
 import {
   EXECUTION_VARIABLE,
@@ -258,7 +259,7 @@ export class RunningCommand {
 
   #fail(error: unknown): void {
     const {code = ''} = error as NodeJS.ErrnoException
-    this.#failUnlessPostponed(code, () => (error instanceof Error ? error.message : String(error)))
+    this.#failUnlessPostponed(code, () => messageOf(error))
   }
 
   #failUnlessPostponed(code: string, explain: () => string): void {

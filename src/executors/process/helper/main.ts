@@ -4,6 +4,7 @@
  */
 import {closeSync, mkdirSync, readdirSync, readFileSync} from 'node:fs'
 import {Socket} from 'node:net'
+import {messageOf} from '../../../lib/error.ts'
 import {bootId} from '../../../platform/boot-id.ts'
 import {Journal} from '../journal.ts'
 import {listProcesses, readLinuxProcess, send as sendSignal} from '../process-table.ts'
@@ -224,7 +225,6 @@ async function chooseSpawn(choice: SpawnChoice): Promise<Starting> {
   try {
     return {...(await loadPosixSpawn(spawnPortable)), ready: {spawn: 'posix', why: ''}}
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error)
-    return {...portable, ready: {spawn: 'portable', why}}
+    return {...portable, ready: {spawn: 'portable', why: messageOf(error)}}
   }
 }
