@@ -31,6 +31,7 @@ const TABLES = [
   'tokens',
   'secrets',
   'firing_pauses',
+  'cluster_events',
 ]
 
 /** A nullable and a defaulted column for every table, a table, and indexes on old and new columns. */

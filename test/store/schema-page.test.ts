@@ -52,7 +52,12 @@ function indexRow(table: string, name: string, on: string): string {
 function indexed(sql: string): string {
   const shape = /^CREATE (UNIQUE )?INDEX \S+ ON \S+ (?:USING (\w+) )?\(([^)]*)\)(?:\s+WHERE (.*))?$/
   const [, unique, method = 'btree', columns = '', where] = shape.exec(sql) ?? []
-  const condition = where?.replaceAll(/::text|[()]/g, '').toLowerCase()
+  // PostgreSQL stores a list as an array, SQLite as it was written.
+  const condition = where
+    ?.replaceAll(/::text|[()[\]]/g, '')
+    .replace(/(?:= ANY ARRAY| IN )(.*)$/i, ' in ($1)')
+    .replaceAll('  ', ' ')
+    .toLowerCase()
   const kind = `${unique === undefined ? '' : 'unique '}${method === 'btree' ? '' : `${method} `}`
   return `${kind}${columns}${condition === undefined ? '' : ` where ${condition}`}`
 }

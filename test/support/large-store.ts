@@ -11,6 +11,8 @@ const JOBS = 100
 const FIRST_AT = Date.UTC(2026, 0, 1)
 
 /** Columns are named: a later migration adds some. */
+const LAUNCH_COLUMNS = `group_id, job_id, job_name, cause, decision, reason, scheduled_at, scheduled_until,
+  planned_count, stored_at, decided_at, term, forced, parent_group, open, retries_ended, node_deaths`
 const EXECUTION_COLUMNS = `group_id, node_name, attempt, job_id, job_name, node_id, slot, status, revision,
   created_at, not_before, started_at, finished_at, cancel_requested_at, exit_code, reason, output_head,
   output_foot, output_bytes, late_result, claim_token, incarnation`
@@ -32,8 +34,9 @@ export async function aLargeStore(
   const job = `1 + i % ${JOBS}, 'job-' || (1 + i % ${JOBS})`
   const at = `${FIRST_AT} + i * 1000`
   connection.execute(`BEGIN IMMEDIATE;
-    ${numbers} INSERT INTO launches SELECT i, ${job}, 'schedule', 'launched', '', ${at}, ${at}, 1,
-      ${at} + 1, ${at} + 1, 1, 0, NULL, 0, 1, 0 FROM n;
+    ${numbers} INSERT INTO launches (${LAUNCH_COLUMNS})
+      SELECT i, ${job}, 'schedule', 'launched', '', ${at}, ${at}, 1,
+        ${at} + 1, ${at} + 1, 1, 0, NULL, 0, 1, 0 FROM n;
     ${numbers} INSERT INTO executions (${EXECUTION_COLUMNS})
       SELECT i, 'node-1', 1, ${job}, 'n1', 0, 'succeeded', 1, ${at}, ${at}, ${at} + 2, ${at} + 900,
         NULL, 0, '', '', '', ${outputBytes}, '', 'token-' || i, 'life-1'

@@ -49,7 +49,23 @@ const repairs: Migration = {
   statements: (dialect) => [...executionColumns(dialect)],
 }
 
-export const MIGRATIONS: readonly Migration[] = [first, deletedJobs, access, operations, repairs]
+const night: Migration = {
+  version: 6,
+  statements: (dialect) => [
+    ...launchColumns(dialect),
+    ...jobColumns(dialect),
+    ...eventTables(dialect),
+  ],
+}
+
+export const MIGRATIONS: readonly Migration[] = [
+  first,
+  deletedJobs,
+  access,
+  operations,
+  repairs,
+  night,
+]
 export const SCHEMA_VERSION = MIGRATIONS.at(-1)!.version
 
 /** Releases a server may be behind the schema: the next migration only adds, later ones may remove. */
@@ -249,6 +265,62 @@ function memberColumns({columns: {integer}}: Dialect): string[] {
 /** A server of schema 4 does not write it: then the deadline of the node's drain decides. */
 function executionColumns({columns: {text}}: Dialect): string[] {
   return [`ALTER TABLE executions ADD COLUMN cancel_reason ${text}`]
+}
+
+/**
+ * A server of schema 5 does not write them: the status of a launch that it closed follows from its ends.
+ * Columns that nothing writes yet are for pools, reruns, backfills and retry rules: large tables change once.
+ */
+function launchColumns({columns: {integer, text}}: Dialect): string[] {
+  const badEnds = `'failed', 'timed_out', 'lost', 'cancelled'`
+  return [
+    `ALTER TABLE launches ADD COLUMN launch_status ${text}`,
+    `ALTER TABLE launches ADD COLUMN closed_at ${integer}`,
+    `ALTER TABLE launches ADD COLUMN root_group ${integer}`,
+    `ALTER TABLE launches ADD COLUMN rerun_of ${integer}`,
+    `ALTER TABLE launches ADD COLUMN backfill_id ${integer}`,
+    `ALTER TABLE launches ADD COLUMN pool_name ${text}`,
+    `ALTER TABLE launches ADD COLUMN pool_slots ${integer}`,
+    `ALTER TABLE executions ADD COLUMN retry_reason ${text}`,
+    // Entries only of launches in chains, of those that did not run, and of those that ended badly.
+    `CREATE INDEX launches_root ON launches (root_group, group_id) WHERE root_group IS NOT NULL`,
+    `CREATE INDEX launches_not_run ON launches (decided_at, group_id)
+      WHERE decision IN ('skipped', 'missed')`,
+    `CREATE INDEX launches_ended_badly ON launches (closed_at, group_id)
+      WHERE launch_status IN ('failed', 'partially_failed')`,
+    `CREATE INDEX launches_pool ON launches (pool_name, group_id)
+      WHERE open = 1 AND pool_name IS NOT NULL`,
+    `CREATE INDEX executions_ended_badly ON executions (finished_at, group_id, node_name, attempt)
+      WHERE status IN (${badEnds})`,
+  ]
+}
+
+/** A server of schema 5 does not write them: its ends count neither towards streaks nor typical durations. */
+function jobColumns({columns: {integer, text}}: Dialect): string[] {
+  return [
+    `ALTER TABLE jobs ADD COLUMN fail_streak ${integer}`,
+    `ALTER TABLE jobs ADD COLUMN failing_since ${integer}`,
+    `ALTER TABLE jobs ADD COLUMN typical_ms ${integer}`,
+    `ALTER TABLE jobs ADD COLUMN reset_at ${integer}`,
+    `ALTER TABLE jobs ADD COLUMN managed_by ${text}`,
+    `ALTER TABLE jobs ADD COLUMN watched ${integer}`,
+  ]
+}
+
+/** Events of the cluster, written in the transaction of each change. */
+function eventTables({columns: {integer, text, growingKey}}: Dialect): string[] {
+  return [
+    `CREATE TABLE cluster_events (
+      id ${growingKey},
+      began_at ${integer} NOT NULL,
+      event_kind ${text} NOT NULL,
+      subject ${text} NOT NULL,
+      detail ${text} NOT NULL,
+      over_at ${integer}
+    )`,
+    `CREATE INDEX cluster_events_began ON cluster_events (began_at, id)`,
+    `CREATE INDEX cluster_events_open ON cluster_events (event_kind, subject) WHERE over_at IS NULL`,
+  ]
 }
 
 /** Every server holds all tokens in memory and finds them there: an index of the digests has no use. */
