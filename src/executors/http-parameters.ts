@@ -5,80 +5,25 @@
 import {isAbsolute} from 'node:path'
 import type {StringMap} from '../core/job.ts'
 import {fillSecrets, percentEncoded, secretsIn} from '../core/secret.ts'
-import type {Parameter} from '../ports/executor.ts'
 import {parseLength} from '../lib/duration.ts'
+import {withDefaults} from './parameters.ts'
 
-export const HTTP_PARAMETERS: readonly Parameter[] = [
-  {
-    name: 'url',
-    summary: 'URL of the request: http:// or https://.',
-    required: true,
-    fallback: '',
-  },
-  {
-    name: 'method',
-    summary: 'GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS.',
-    required: false,
-    fallback: 'GET',
-  },
-  {
-    name: 'headers',
-    summary: 'A JSON array of "Name: value" texts, a JSON object, or lines of Name: value.',
-    required: false,
-    fallback: '',
-  },
-  {name: 'body', summary: 'Request body, as text.', required: false, fallback: ''},
-  {
-    name: 'timeout',
-    summary: 'Timeout of the whole exchange: seconds, or a duration like 1m30s.',
-    required: false,
-    fallback: '30s',
-  },
-  {
-    name: 'expectCode',
-    summary: 'Status codes that mean success: 200,201 or 2xx or 200-204.',
-    required: false,
-    fallback: '2xx',
-  },
-  {
-    name: 'expectBody',
-    summary: 'Text that the response body must contain.',
-    required: false,
-    fallback: '',
-  },
-  {
-    name: 'debug',
-    summary: 'true: the output starts with the status and headers of the response.',
-    required: false,
-    fallback: 'false',
-  },
-  {
-    name: 'tlsNoVerifyPeer',
-    summary:
-      'true: accept any server certificate. A man in the middle can then read and change all data.',
-    required: false,
-    fallback: 'false',
-  },
-  {
-    name: 'tlsCertificateFile',
-    summary: 'Client certificate (PEM), an absolute path on the node.',
-    required: false,
-    fallback: '',
-  },
-  {
-    name: 'tlsCertificateKeyFile',
-    summary: 'Private key (PEM) of the client certificate, an absolute path on the node.',
-    required: false,
-    fallback: '',
-  },
-  {
-    name: 'tlsRootCAsFile',
-    summary:
-      'CA certificates (PEM) to trust instead of the default ones, an absolute path on the node.',
-    required: false,
-    fallback: '',
-  },
-]
+export const HTTP_PARAMETERS = {
+  url: '',
+  method: 'GET',
+  headers: '',
+  body: '',
+  timeout: '30s',
+  expectCode: '2xx',
+  expectBody: '',
+  debug: 'false',
+  tlsNoVerifyPeer: 'false',
+  tlsCertificateFile: '',
+  tlsCertificateKeyFile: '',
+  tlsRootCAsFile: '',
+}
+
+type Given = Readonly<Record<keyof typeof HTTP_PARAMETERS, string>>
 
 export type HeaderPair = readonly [name: string, value: string]
 
@@ -105,8 +50,6 @@ export interface HttpPlan {
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
 export type Method = (typeof METHODS)[number]
 
-const TIMEOUT_MS = 30_000
-
 /** Headers of the connection. A job that sets one could smuggle requests past the client. */
 const RESERVED = [
   'connection',
@@ -132,20 +75,21 @@ export function readHttp(
   secrets: StringMap = {},
 ): {plan: HttpPlan; problems: string[]} {
   const problems: string[] = []
-  const address = readUrl(fillUrl(config['url'] ?? '', secrets), problems)
+  const given = withDefaults(HTTP_PARAMETERS, config)
+  const address = readUrl(fillUrl(given.url, secrets), problems)
   const plan = {
     url: address.url,
-    method: readMethod(config['method'] ?? '', problems),
-    headers: [...address.headers, ...readHeaders(config['headers'] ?? '', secrets, problems)],
-    body: fillSecrets(config['body'] ?? '', secrets),
-    timeoutMs: readTimeout(config['timeout'] ?? '', problems),
-    expectedCodes: readCodes(config['expectCode'] ?? '', problems),
-    expectBody: config['expectBody'] ?? '',
-    debug: readFlag(config, 'debug', problems),
-    verifyPeer: !readFlag(config, 'tlsNoVerifyPeer', problems),
-    certificateFile: readPath(config, 'tlsCertificateFile', problems),
-    keyFile: readPath(config, 'tlsCertificateKeyFile', problems),
-    rootsFile: readPath(config, 'tlsRootCAsFile', problems),
+    method: readMethod(given.method, problems),
+    headers: [...address.headers, ...readHeaders(given.headers, secrets, problems)],
+    body: fillSecrets(given.body, secrets),
+    timeoutMs: readTimeout(given.timeout, problems),
+    expectedCodes: readCodes(given.expectCode, problems),
+    expectBody: given.expectBody,
+    debug: readFlag(given, 'debug', problems),
+    verifyPeer: !readFlag(given, 'tlsNoVerifyPeer', problems),
+    certificateFile: readPath(given, 'tlsCertificateFile', problems),
+    keyFile: readPath(given, 'tlsCertificateKeyFile', problems),
+    rootsFile: readPath(given, 'tlsRootCAsFile', problems),
   }
   if ((plan.certificateFile === '') !== (plan.keyFile === '')) {
     problems.push('tlsCertificateFile and tlsCertificateKeyFile must be set together')
@@ -197,7 +141,6 @@ function readCredentials(url: URL): string | null {
 }
 
 function readMethod(text: string, problems: string[]): Method {
-  if (text === '') return 'GET'
   const method = METHODS.find((each) => each === text.toUpperCase())
   if (method !== undefined) return method
   problems.push(`method must be one of ${METHODS.join(', ')}, not ${JSON.stringify(text)}`)
@@ -263,18 +206,17 @@ function parseJson(text: string): unknown {
 }
 
 function readTimeout(text: string, problems: string[]): number {
-  if (text === '') return TIMEOUT_MS
   const timeoutMs = /^\d{1,9}(\.\d{1,3})?$/.test(text) ? Number(text) * 1000 : parseLength(text)
   if (timeoutMs !== null && timeoutMs > 0) return Math.max(1, Math.round(timeoutMs))
   problems.push(
     `timeout must be seconds, or a duration like 30s or 1m30s, longer than 0, not ${JSON.stringify(text)}`,
   )
-  return TIMEOUT_MS
+  return 0
 }
 
 function readCodes(text: string, problems: string[]): (readonly [number, number])[] {
   const ranges: (readonly [number, number])[] = []
-  for (const part of (text.trim() === '' ? '2xx' : text).split(',')) {
+  for (const part of (text.trim() || HTTP_PARAMETERS.expectCode).split(',')) {
     const match = /^(?:([1-5])xx|([1-5]\d\d)(?:-([1-5]\d\d))?)$/i.exec(part.trim())
     if (match === null) {
       problems.push(
@@ -287,16 +229,16 @@ function readCodes(text: string, problems: string[]): (readonly [number, number]
   return ranges
 }
 
-function readFlag(config: StringMap, name: string, problems: string[]): boolean {
-  const text = (config[name] ?? '').toLowerCase()
-  if (!['', 'true', 'false'].includes(text)) {
-    problems.push(`${name} must be "true" or "false", not ${JSON.stringify(config[name])}`)
+function readFlag(given: Given, name: keyof Given, problems: string[]): boolean {
+  const text = given[name].toLowerCase()
+  if (!['true', 'false'].includes(text)) {
+    problems.push(`${name} must be "true" or "false", not ${JSON.stringify(given[name])}`)
   }
   return text === 'true'
 }
 
-function readPath(config: StringMap, name: string, problems: string[]): string {
-  const path = config[name] ?? ''
+function readPath(given: Given, name: keyof Given, problems: string[]): string {
+  const path = given[name]
   if (path === '' || (isAbsolute(path) && !path.includes('\0'))) return path
   problems.push(`${name} must be an absolute path, not ${JSON.stringify(path)}`)
   return ''

@@ -8,53 +8,19 @@ import {fillSecrets, hasReference} from '../core/secret.ts'
 import {parseByteSize} from '../lib/byte-size.ts'
 import {parseLength} from '../lib/duration.ts'
 import {quoteForMessage} from '../lib/quote.ts'
-import type {Parameter} from '../ports/executor.ts'
+import {withDefaults} from './parameters.ts'
 import {shellSyntaxIn, splitWords} from './shell-words.ts'
 
-export const SHELL_PARAMETERS: readonly Parameter[] = [
-  {name: 'command', summary: 'The command to run.', required: true, fallback: ''},
-  {
-    name: 'shell',
-    summary:
-      'true: run through /bin/sh -c; false: split into words and run directly, without a shell.',
-    required: false,
-    fallback: 'false',
-  },
-  {
-    name: 'env',
-    summary:
-      'Comma-separated NAME=value pairs added to the environment; a comma in a value is written \\,. ' +
-      'A value may have ${secret:NAME}.',
-    required: false,
-    fallback: '',
-  },
-  {name: 'cwd', summary: 'Working directory, an absolute path.', required: false, fallback: ''},
-  {
-    name: 'timeout',
-    summary: 'Duration after which the process group gets TERM, and KILL 10 s later.',
-    required: false,
-    fallback: '',
-  },
-  {
-    name: 'payload',
-    summary: 'Standard input, as base64.',
-    required: false,
-    fallback: '',
-  },
-  {
-    name: 'su',
-    summary: 'user[:group] to run as; the node must allow it (--su-allow).',
-    required: false,
-    fallback: '',
-  },
-  {
-    name: 'mem_limit',
-    summary:
-      'Maximum resident memory of the process group, e.g. 512MB; above it the group is killed.',
-    required: false,
-    fallback: '',
-  },
-]
+export const SHELL_PARAMETERS = {
+  command: '',
+  shell: 'false',
+  env: '',
+  cwd: '',
+  timeout: '',
+  payload: '',
+  su: '',
+  mem_limit: '',
+}
 
 /** Permissions of a node for shell jobs. */
 export interface ShellLimits {
@@ -79,7 +45,7 @@ export interface ShellPlan {
 }
 
 const TRUE_WORDS: readonly string[] = ['true', '1', 't', 'yes', 'on']
-const FALSE_WORDS: readonly string[] = ['false', '0', 'f', 'no', 'off', '']
+const FALSE_WORDS: readonly string[] = ['false', '0', 'f', 'no', 'off']
 
 /** No leading dash: the name is an argument of id(1) and getent(1). */
 const ACCOUNT = /^[A-Za-z0-9_.][A-Za-z0-9_.@-]*(:[A-Za-z0-9_.][A-Za-z0-9_.@-]*)?$/
@@ -97,14 +63,15 @@ export function readShell(
   secrets: StringMap = {},
 ): {plan: ShellPlan; problems: string[]} {
   const problems: string[] = []
+  const given = withDefaults(SHELL_PARAMETERS, config)
   const plan = {
-    argv: readCommand(config['command'] ?? '', config['shell'] ?? '', problems),
-    environment: readEnvironment(config['env'] ?? '', secrets, problems),
-    cwd: readDirectory(config['cwd'] ?? '', problems),
-    timeoutMs: readTimeout(config['timeout'] ?? '', problems),
-    payload: readPayload(config['payload'] ?? '', problems),
-    user: readUser(config['su'] ?? '', limits, problems),
-    memoryBytesMax: readSize(config['mem_limit'] ?? '', problems),
+    argv: readCommand(given.command, given.shell, problems),
+    environment: readEnvironment(given.env, secrets, problems),
+    cwd: readDirectory(given.cwd, problems),
+    timeoutMs: readTimeout(given.timeout, problems),
+    payload: readPayload(given.payload, problems),
+    user: readUser(given.su, limits, problems),
+    memoryBytesMax: readSize(given.mem_limit, problems),
   }
   return {plan, problems}
 }
@@ -120,10 +87,10 @@ const SHELL_ONLY: readonly string[] = (
 
 /** Warnings about a valid command that probably means something else. */
 export function shellWarnings(config: StringMap): string[] {
-  const {command = '', shell = ''} = config
+  const {command, shell} = withDefaults(SHELL_PARAMETERS, config)
   const word = shell.toLowerCase()
   const warnings: string[] = []
-  if (!['', 'true', 'false'].includes(word) && [...TRUE_WORDS, ...FALSE_WORDS].includes(word)) {
+  if (!['true', 'false'].includes(word) && [...TRUE_WORDS, ...FALSE_WORDS].includes(word)) {
     const isTrue = TRUE_WORDS.includes(word)
     warnings.push(`shell: ${quoteForMessage(shell)} is read as ${isTrue}; write "${isTrue}"`)
   }

@@ -128,7 +128,7 @@ function unknownParameters(
   config: StringMap,
 ): readonly Finding[] {
   if (parameters === undefined) return []
-  const known = parameters.map((parameter) => parameter.name)
+  const known = Object.keys(parameters)
   return Object.keys(config)
     .filter((key) => !known.includes(key))
     .map((key) => {

@@ -6,15 +6,6 @@
 import type {ExecutorTraits} from '../core/access/policy.ts'
 import type {StringMap} from '../core/job.ts'
 
-/** A parameter of an executor or processor, for documentation, listings and forms. */
-export interface Parameter {
-  readonly name: string
-  readonly summary: string
-  readonly required: boolean
-  /** Default as text; `''` = none. */
-  readonly fallback: string
-}
-
 /** The execution that an executor starts. Instants in ms since the epoch. */
 export interface Run {
   /** `<group>-<node>-<attempt>` */
@@ -70,7 +61,8 @@ export interface RunHandle {
 
 /** Its traits say how policies judge its jobs. */
 export interface Executor extends ExecutorTraits {
-  readonly parameters: readonly Parameter[]
+  /** The default of each parameter, as text; `''` = none. */
+  readonly parameters: StringMap
   /** Parameters that may name secrets, as `${secret:NAME}`; absent = none. */
   readonly secretParameters?: readonly string[]
   /**

@@ -4,7 +4,7 @@
  * docs/reference/processors.md.
  */
 import type {StringMap} from '../core/job.ts'
-import type {OutputSink, Parameter, Run} from './executor.ts'
+import type {OutputSink, Run} from './executor.ts'
 
 export interface ProcessorRun {
   readonly run: Run
@@ -24,7 +24,8 @@ export interface ProcessorStream {
 
 export interface Processor {
   readonly name: string
-  readonly parameters: readonly Parameter[]
+  /** Names of the parameters. */
+  readonly parameters: readonly string[]
   /** Problems reject the job (400). Each names the parameter, the cause and the fix. */
   check(config: StringMap): readonly string[]
   open(request: ProcessorRun): Promise<ProcessorStream>

@@ -6,10 +6,9 @@ import {constants, existsSync} from 'node:fs'
 import {type FileHandle, mkdir, open, realpath} from 'node:fs/promises'
 import {dirname, isAbsolute, join, relative, resolve} from 'node:path'
 import type {StringMap} from '../core/job.ts'
-import type {Parameter} from '../ports/executor.ts'
 import {sharedDirectoryAbove} from '../platform/data-directory.ts'
 import type {Processor, ProcessorRun, ProcessorStream} from '../ports/processor.ts'
-import {checkCommon, FORWARD} from './parameters.ts'
+import {checkCommon} from './parameters.ts'
 
 export interface FilesOptions {
   /** Directory without a `log_dir`. Absolute. */
@@ -23,16 +22,7 @@ export interface FilesOptions {
 /** Bounds the memory: directories that were looked at, so that each is one warning. */
 const CHECKED_MAX = 1_000
 
-const PARAMETERS: readonly Parameter[] = [
-  {
-    name: 'log_dir',
-    summary:
-      'Absolute directory for the files; created if it is missing. Default: logs in the data directory.',
-    required: false,
-    fallback: '',
-  },
-  FORWARD,
-]
+const PARAMETERS = ['log_dir', 'forward']
 
 const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW
 

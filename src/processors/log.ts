@@ -2,15 +2,14 @@
  * log processor: writes output to the service log, one record per line between a begin and an end record. The
  * log formats the records.
  */
-import type {Parameter} from '../ports/executor.ts'
 import type {Processor, ProcessorRun, ProcessorStream} from '../ports/processor.ts'
 import {LineCutter} from './lines.ts'
-import {checkCommon, FORWARD} from './parameters.ts'
+import {checkCommon} from './parameters.ts'
 
 /** Longer lines are split: log collectors truncate at 16 KiB and less. */
 const LINE_BYTES_MAX = 8 * 1024
 
-const PARAMETERS: readonly Parameter[] = [FORWARD]
+const PARAMETERS = ['forward']
 
 export interface LogRecord {
   readonly job: string

@@ -1,23 +1,13 @@
 /** Parameters and checks shared by all processors. */
 import type {StringMap} from '../core/job.ts'
 import {quoteForMessage} from '../lib/quote.ts'
-import type {Parameter} from '../ports/executor.ts'
-
-export const FORWARD: Parameter = {
-  name: 'forward',
-  summary:
-    'true: pass the output on to the next processor and store it; false: the chain ends here.',
-  required: false,
-  fallback: 'false',
-}
 
 /** Some clients repeat the processor's name under this key. */
 const TOLERATED = 'type'
 
 /** Checks `forward` and reports unknown parameters. */
-export function checkCommon(known: readonly Parameter[], config: StringMap): string[] {
+export function checkCommon(names: readonly string[], config: StringMap): string[] {
   const problems: string[] = []
-  const names = known.map((parameter) => parameter.name)
   for (const key of Object.keys(config)) {
     if (key === TOLERATED || names.includes(key)) continue
     problems.push(

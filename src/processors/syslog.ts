@@ -7,11 +7,11 @@ import {createSocket} from 'node:dgram'
 import {once} from 'node:events'
 import {existsSync} from 'node:fs'
 import {connect, isIPv6} from 'node:net'
-import type {Parameter, Run} from '../ports/executor.ts'
+import type {Run} from '../ports/executor.ts'
 import type {Processor, ProcessorRun, ProcessorStream} from '../ports/processor.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {LineCutter} from './lines.ts'
-import {checkCommon, FORWARD} from './parameters.ts'
+import {checkCommon} from './parameters.ts'
 
 /** Bytes of a line; with its header, a message stays below the 1,024 bytes that every receiver accepts. */
 const LINE_BYTES_MAX = 800
@@ -19,7 +19,7 @@ const LINE_BYTES_MAX = 800
 /** Batch size of one logger(1). */
 const LOGGER_BYTES_MAX = 48 * 1024
 
-const PARAMETERS: readonly Parameter[] = [FORWARD]
+const PARAMETERS = ['forward']
 
 /** Facility user, severity info. */
 const PRIORITY = 14

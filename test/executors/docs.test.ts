@@ -30,13 +30,10 @@ test('each executor has a section with exactly its parameters', () => {
     const table = section.slice(section.indexOf('| Parameter |')).split('\n\n')[0]!
     const rows = [...table.matchAll(/^\| `(\w+)` \| ([^|]*)\|/gm)]
     const parameters = executors.get(name)!.parameters
-    assert.deepEqual(
-      rows.map((row) => row[1]!).toSorted(),
-      parameters.map((parameter) => parameter.name).toSorted(),
-    )
+    assert.deepEqual(rows.map((row) => row[1]!).toSorted(), Object.keys(parameters).toSorted())
     for (const row of rows) {
-      const {fallback} = parameters.find((parameter) => parameter.name === row[1])!
-      if (fallback !== '') assert.equal(row[2]!.trim(), `\`${fallback}\``, row[1]!)
+      const preset = parameters[row[1]!]!
+      if (preset !== '') assert.equal(row[2]!.trim(), `\`${preset}\``, row[1]!)
     }
   }
 })

@@ -26,10 +26,7 @@ test('each processor has a section with exactly its parameters', () => {
     const rows = [...section.matchAll(/^\| `(\w+)` +\|/gm)]
     assert.deepEqual(
       rows.map((row) => row[1]!).toSorted(),
-      processors
-        .get(name)!
-        .parameters.map((parameter) => parameter.name)
-        .toSorted(),
+      processors.get(name)!.parameters.toSorted(),
     )
   }
 })

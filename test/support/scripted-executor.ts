@@ -38,7 +38,7 @@ export class ScriptedExecutor implements Executor {
   readonly runsCommands = false
   readonly takesAccount = false
   readonly fileParameters = []
-  readonly parameters = []
+  readonly parameters = {}
   readonly started: Started[] = []
   readonly #clock: Clock
   readonly #scripts = new Map<string, (run: Run) => Script>()

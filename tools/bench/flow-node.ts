@@ -69,7 +69,7 @@ const NOTHING: Executor = {
   runsCommands: false,
   takesAccount: false,
   fileParameters: [],
-  parameters: [],
+  parameters: {},
   check: () => ({problems: [], warnings: []}),
   start: () => ({
     cancel: () => undefined,
