@@ -7,6 +7,11 @@ export interface BatchQueueOptions<Item, Result> {
   readonly itemsMax: number
   /** Returns a result per item, in order. An `Error` as a result rejects its item; a rejection all. */
   readonly flush: (items: readonly Item[]) => Promise<readonly (Result | Error)[]>
+  /**
+   * Called before each flush. It returns a function that is called when the flush ends, also if it fails,
+   * before its callers get their results.
+   */
+  readonly onFlush?: (items: number) => () => void
   /** Needed for `waitMs` and `pauseMs`. */
   readonly clock?: {after(delayMs: number, callback: () => void): {cancel(): void}}
   /** How long a batch that is not full waits for more items. Default: until the end of the turn. */
@@ -113,9 +118,11 @@ export class BatchQueue<Item, Result> {
   }
 
   async #run(batch: readonly Waiting<Item, Result>[]): Promise<void> {
+    const {flush, onFlush, itemsMax, pauseMs, clock} = this.#options
     this.#flushes += 1
+    const onEnd = onFlush?.(batch.length)
     try {
-      const results = await this.#options.flush(batch.map(({item}) => item))
+      const results = await flush(batch.map(({item}) => item)).finally(onEnd)
       batch.forEach(({resolve, reject}, index) => {
         const result = results[index]!
         if (result instanceof Error) reject(result)
@@ -124,7 +131,6 @@ export class BatchQueue<Item, Result> {
     } catch (error) {
       for (const {reject} of batch) reject(error)
     }
-    const {itemsMax, pauseMs, clock} = this.#options
     const isLoaded = batch.length >= LOADED_ITEMS && this.#waiting.length < itemsMax
     if (isLoaded && clock !== undefined && pauseMs !== undefined)
       await new Promise<void>((resolve) => clock.after(pauseMs, resolve))

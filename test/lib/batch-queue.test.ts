@@ -131,6 +131,21 @@ describe('a batch queue', () => {
     assert.deepEqual(await Promise.all(added), [1, 2, 3, 4, 5])
   })
 
+  it('reports the end of each flush before its results, also of one that fails', async () => {
+    const seen: string[] = []
+    const onFlush = (items: number) => () => void seen.push(`flush of ${items} ended`)
+    const {queue, answer, die} = promptQueue({onFlush})
+    const added = [1, 2].map((item) => queue.add(item).then(() => seen.push('result')))
+    await nextTurn()
+    await answer(0)
+    await Promise.all(added)
+    const failing = queue.add(3).catch(() => seen.push('error'))
+    await nextTurn()
+    die(1)
+    await failing
+    assert.deepEqual(seen, ['flush of 2 ended', 'result', 'result', 'flush of 1 ended', 'error'])
+  })
+
   it('runs no more batches at a time than allowed, in order', async () => {
     const {queue, sizes, answer} = promptQueue({flushesMax: 2})
     const added = [1, 2, 3, 4, 5, 6, 7, 8].map((item) => queue.add(item))

@@ -52,14 +52,18 @@ const PIECES = 8
  */
 const PIECE_LOCK_TIMEOUT_MS = 50
 
-/** Returns one result per write, in order, or its `Error`; never rejects. All writes are of one queue. */
-export async function commitWrites(
-  parts: TransactParts,
+/**
+ * Commits the batches of one queue. A batch has one result per write, in order, or its `Error`; it never
+ * rejects.
+ */
+export function committer(
+  parts: CommitParts,
   pool: SessionPool,
-  writes: readonly Write[],
-): Promise<readonly unknown[]> {
-  const results = await new Batch(parts, pool, writes, null).run()
-  return writes.map((write) => results.get(write))
+): (writes: readonly Write[]) => Promise<readonly unknown[]> {
+  return async (writes) => {
+    const results = await new Batch(parts, pool, writes, null).run()
+    return writes.map((write) => results.get(write))
+  }
 }
 
 /** The batch that a piece was split from. */
@@ -72,7 +76,7 @@ interface WholeBatch {
 
 /** Batch, or a piece of one; it may take several transactions. */
 class Batch {
-  readonly #parts: TransactParts
+  readonly #parts: CommitParts
   readonly #pool: SessionPool
   /** Result of each write, or the `Error` that rejects it. */
   readonly #results = new Map<Write, unknown>()
@@ -85,7 +89,7 @@ class Batch {
   #mayBeStored: boolean
 
   constructor(
-    parts: TransactParts,
+    parts: CommitParts,
     pool: SessionPool,
     writes: readonly Write[],
     whole: WholeBatch | null,
@@ -197,8 +201,6 @@ function unknownOf(error: unknown): OutcomeUnknown {
   })
 }
 
-/** Attempt of a transaction on the primary: locks, queries, commit. The batch decides about retries. */
-
 /** A commit waits for the disk and for synchronous standbys, which may be far away. */
 const COMMIT_LIMIT_MS = 8_000
 /** Timeout of the few writes that touch as much as a job's whole history. */
@@ -218,7 +220,7 @@ export type TransactResult =
   | {readonly kind: 'failed'; readonly errorKind: ErrorKind; readonly error: unknown}
   | {readonly kind: 'unknown'; readonly error: unknown}
 
-export interface TransactParts {
+export interface CommitParts {
   readonly primary: Primary
   readonly statements: Statements
   readonly time: StoreTime
@@ -226,9 +228,12 @@ export interface TransactParts {
   readonly clock: Pick<Clock, 'monotonicMs'>
 }
 
-/** Never throws. `lockTimeoutMs`: the longest wait for a lock; `null` = the session's own. */
-export async function transact(
-  parts: TransactParts,
+/**
+ * Tries a transaction on the primary once: locks, queries, commit. The batch decides about retries. Never
+ * throws. `lockTimeoutMs`: the longest wait for a lock; `null` = the session's own.
+ */
+async function transact(
+  parts: CommitParts,
   pool: SessionPool,
   entries: readonly BatchEntry[],
   lockTimeoutMs: number | null,
@@ -244,7 +249,7 @@ export async function transact(
 
 /** Throws errors that are not of a single entry, after destroying the session. */
 async function transactOn(
-  parts: TransactParts,
+  parts: CommitParts,
   session: Session,
   entries: readonly BatchEntry[],
   lockTimeoutMs: number | null,
@@ -287,7 +292,7 @@ async function runEntry(
   results: unknown[],
 ): Promise<TransactResult | null> {
   try {
-    results.push(await tx.run(entry, () => queryOf(tx, entry)))
+    results.push(await tx.run(entry, queryOf))
     return null
   } catch (error) {
     // After an error of an earlier statement, this one only says that the transaction has failed.
@@ -304,7 +309,7 @@ function refusalOf({owner, error}: UnawaitedError<BatchEntry | null>): TransactR
 
 /** A commit that the server rejected changed nothing; a commit without an answer has an unknown outcome. */
 async function commit(
-  {primary}: TransactParts,
+  {primary}: CommitParts,
   session: Session,
   tx: WriteTransaction,
   results: readonly unknown[],

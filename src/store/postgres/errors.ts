@@ -35,8 +35,8 @@ export class NoPrimary extends Error {
 }
 
 /**
- * `moved`: this server is not (or no longer) the primary; find it again. `again`: a conflict rolled the
- * transaction back; retry it. `unavailable`: a later retry may succeed. `fault`: a retry cannot succeed.
+ * `not_primary`: this server is not (or no longer) the primary; find it again. `retry`: a conflict rolled the
+ * transaction back. `unavailable`: a later retry may succeed. `permanent`: a retry cannot succeed.
  */
 export type ErrorKind = 'not_primary' | 'retry' | 'unavailable' | 'permanent'
 

@@ -13,7 +13,7 @@ import {DEFAULT_LIMITS} from '../sql/query.ts'
 import {identity} from '../sql/cluster/settings.ts'
 import {writeQueue, type WriteQueueOptions} from '../sql/write-queue.ts'
 import {writeBackupInThread} from './backup-thread.ts'
-import {commitWrites, type TransactParts} from './commit.ts'
+import {type CommitParts, committer} from './commit.ts'
 import type {SessionKind, StoreTime} from './connection.ts'
 import {readDurability} from './durability.ts'
 import {NoPrimary, textOf} from './errors.ts'
@@ -211,13 +211,11 @@ function readersOf(
 
 function queuesOf(
   options: PostgresStoreOptions,
-  parts: TransactParts,
+  parts: CommitParts,
   pools: {readonly lease: SessionPool; readonly members: SessionPool; readonly writes: SessionPool},
 ): Record<QueueName, BatchQueue<Write, unknown>> {
   const queue = (pool: SessionPool) =>
-    writeQueue<Write>(options, (writes) => commitWrites(parts, pool, writes), {
-      shared: sharedWrites,
-    })
+    writeQueue<Write>(options, committer(parts, pool), {shared: sharedWrites})
   const shared = Object.fromEntries(
     SHARED_QUEUES.map((name) => [name, queue(pools.writes)]),
   ) as Record<(typeof SHARED_QUEUES)[number], BatchQueue<Write, unknown>>

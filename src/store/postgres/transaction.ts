@@ -65,13 +65,16 @@ export class PipelinedTransaction<Owner> implements Transaction {
     return this.#now
   }
 
-  /** Runs a query. Replies that it does not need are not waited for. */
-  async run<Result>(owner: Owner, queryOf: (tx: Transaction) => Query<Result>): Promise<Result> {
-    let query = queryOf(this)
+  /** Runs a query of `owner`. Replies that it does not need are not waited for. */
+  async run<Given extends Owner, Result>(
+    owner: Given,
+    queryOf: (tx: Transaction, owner: Given) => Query<Result>,
+  ): Promise<Result> {
+    let query = queryOf(this, owner)
     let next = this.#firstOf(query)
     if (next === null) {
       await this.#beginning
-      query = queryOf(this)
+      query = queryOf(this, owner)
       next = query.next()
     }
     while (next.done !== true) {

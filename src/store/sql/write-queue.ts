@@ -37,13 +37,12 @@ export function writeQueue<Write>(
       new StoreUnavailable(
         why === 'closed' ? 'the store is closed' : 'too many writes wait for the store',
       ),
-    flush: async (writes) => {
+    flush: commit,
+    onFlush: (items) => {
       const startedAt = clock.monotonicMs()
-      try {
-        return await commit(writes)
-      } finally {
+      return () => {
         const duration_ms = clock.monotonicMs() - startedAt
-        events?.emit('store_committed', {items: writes.length, duration_ms})
+        events?.emit('store_committed', {items, duration_ms})
       }
     },
   })

@@ -13,21 +13,19 @@ export class DamageGuard {
     this.#onDamage = onDamage
   }
 
-  /** The error that every call gets; `null` = no damage was found. */
-  get damage(): StoreDamaged | null {
-    return this.#damage
+  get isDamaged(): boolean {
+    return this.#damage !== null
   }
 
-  async use<Result>(call: () => Promise<Result>): Promise<Result> {
+  /** Throws the damage that was found; every call to the store begins with it. */
+  check(): void {
     if (this.#damage !== null) throw this.#damage
-    try {
-      return await call()
-    } catch (error) {
-      if (error instanceof StoreDamaged && this.#damage === null) {
-        this.#damage = error
-        this.#onDamage(error)
-      }
-      throw error
-    }
+  }
+
+  /** Reports the first error that is damage. */
+  note(error: unknown): void {
+    if (this.#damage !== null || !(error instanceof StoreDamaged)) return
+    this.#damage = error
+    this.#onDamage(error)
   }
 }

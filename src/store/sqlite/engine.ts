@@ -6,7 +6,14 @@ import {assert} from '../../lib/assert.ts'
 import {type WriteName, WRITES} from '../sql/methods.ts'
 import type {StoreLimits} from '../sql/query.ts'
 import {type Connection, sqliteDialect} from './connection.ts'
-import {commitFailureOf, type Failure, failureOf, isDamaged, isUnavailable} from './errors.ts'
+import {
+  commitFailureOf,
+  errorOf,
+  type Failure,
+  failureOf,
+  isDamaged,
+  isUnavailable,
+} from './errors.ts'
 
 /** Write as it is sent to the writer's thread. */
 export interface WriteRequest {
@@ -27,8 +34,10 @@ export function encodeAnswers(answers: readonly WriteAnswer[]): string {
   return JSON.stringify(answers)
 }
 
-export function decodeAnswers(text: string): readonly WriteAnswer[] {
-  return JSON.parse(text) as readonly WriteAnswer[]
+/** The result of each write, in order, or the error that rejects it. */
+export function decodeAnswers(text: string): readonly unknown[] {
+  const answers = JSON.parse(text) as readonly WriteAnswer[]
+  return answers.map((answer) => (answer.ok ? answer.result : errorOf(answer.failure)))
 }
 
 export class Engine {

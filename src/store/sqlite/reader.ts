@@ -6,12 +6,12 @@ import type {Clock} from '../../ports/runtime.ts'
 import {StoreUnavailable} from '../../ports/store-errors.ts'
 import type {Query, StoreLimits, Transaction} from '../sql/query.ts'
 import {Connection, sqliteDialect} from './connection.ts'
+import type {DamageGuard} from './damage-guard.ts'
 import {errorOf, failureOf} from './errors.ts'
 
 export interface Reader {
   /** Runs a query that only reads. `isLong`: it may yield to the event loop. */
   read<Result>(query: (tx: Transaction) => Query<Result>, isLong: boolean): Promise<Result>
-  close(): void
 }
 
 /** Reads on the writer's own connection, for a store in memory: never while a transaction is open. */
@@ -34,8 +34,6 @@ export class SharedReader implements Reader {
       throw errorOf(failureOf(error))
     }
   }
-
-  close(): void {}
 }
 
 /** Long reads at the same time; each prevents checkpoints from trimming the log while it runs. */
@@ -45,6 +43,7 @@ export class FileReader implements Reader {
   readonly #file: string
   readonly #clock: Pick<Clock, 'now' | 'after'>
   readonly #limits: StoreLimits
+  readonly #guard: DamageGuard
   /** Connection of the short reads. */
   readonly #connection: Connection
   readonly #idle: Connection[] = []
@@ -53,20 +52,29 @@ export class FileReader implements Reader {
   #opened = 0
   #isClosed = false
 
-  constructor(file: string, clock: Pick<Clock, 'now' | 'after'>, limits: StoreLimits) {
+  constructor(
+    file: string,
+    clock: Pick<Clock, 'now' | 'after'>,
+    limits: StoreLimits,
+    guard: DamageGuard,
+  ) {
     this.#file = file
     this.#clock = clock
     this.#limits = limits
+    this.#guard = guard
     this.#connection = new Connection(file, {readOnly: true})
   }
 
   async read<Result>(query: (tx: Transaction) => Query<Result>, isLong: boolean): Promise<Result> {
     if (this.#isClosed) throw new StoreUnavailable('the store is closed')
+    this.#guard.check()
     try {
       const started = query(transaction(this.#clock, this.#limits))
       return isLong ? await this.#longRead(started) : this.#connection.snapshot(started)
     } catch (error) {
-      throw errorOf(failureOf(error))
+      const known = errorOf(failureOf(error))
+      this.#guard.note(known)
+      throw known
     }
   }
 

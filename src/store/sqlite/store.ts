@@ -15,12 +15,12 @@ import {writeQueue, type WriteQueueOptions} from '../sql/write-queue.ts'
 import {writeBackup} from './backup.ts'
 import {Connection} from './connection.ts'
 import {decodeAnswers, encodeAnswers, Engine, type WriteRequest} from './engine.ts'
-import {errorOf, failureOf} from './errors.ts'
+import {failureOf} from './errors.ts'
 import {DamageGuard} from './damage-guard.ts'
 import {damageAdvice, StoreLock, storeFiles} from './files.ts'
 import {FileReader, type Reader, SharedReader} from './reader.ts'
 import {type EngineInfo, prepareSchema} from './schema.ts'
-import {type Committer, WriterThread} from './writer.ts'
+import {WriterThread} from './writer.ts'
 
 export interface StoreOptions extends WriteQueueOptions {
   /** Source of every instant that is stored. */
@@ -68,7 +68,14 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Open
   const {database: file} = storeFiles(dataDir)
   const schema = {fresh: freshIdentity(options), check: false, now: clock.now()}
   const check = wasDamaged ? 'complete' : needsCheck ? 'quick' : 'none'
-  const {thread, result} = await WriterThread.open({file, schema, limits, check})
+  const guard = new DamageGuard(({message}) => {
+    thread.abandon()
+    lock.markDamaged(message)
+    const cause = `${message.slice(0, 1).toUpperCase()}${message.slice(1)}`
+    const nothingMore = `Nothing more is written to ${file}`
+    options.onDamage?.(`${cause}. ${nothingMore}, and this process ends. ${damageAdvice(dataDir)}.`)
+  })
+  const {thread, result} = await WriterThread.open({file, schema, limits, check}, guard)
   if (!result.ok) {
     const problem = `The store in ${dataDir} ${result.problem}.`
     if (result.isDamaged === true) lock.markDamaged(result.problem)
@@ -80,7 +87,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Open
   if (wasDamaged) lock.unmarkDamaged()
   let reader: FileReader
   try {
-    reader = new FileReader(file, clock, limits)
+    reader = new FileReader(file, clock, limits, guard)
   } catch (error) {
     await thread.close()
     lock.release({clean: true})
@@ -90,15 +97,25 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Open
     }
   }
   lock.opened()
-  const guard = new DamageGuard(({message}) => {
-    thread.abandon()
-    lock.markDamaged(message)
-    const cause = `${message.slice(0, 1).toUpperCase()}${message.slice(1)}`
-    const nothingMore = `Nothing more is written to ${storeFiles(dataDir).database}`
-    options.onDamage?.(`${cause}. ${nothingMore}, and this process ends. ${damageAdvice(dataDir)}.`)
+  const stores = assemble({
+    options,
+    engineInfo: result.info,
+    reader,
+    commit: (batch) => thread.commit(batch),
+    backup: async (target) => {
+      guard.check()
+      await backUp(file, target)
+    },
+    close: async () => {
+      // Connections to a damaged file stay open until the process ends: closing the last one would write.
+      if (!guard.isDamaged) {
+        reader.close()
+        // The writer last: it checkpoints the log into the file.
+        await thread.close()
+      }
+      lock.release({clean: thread.isSound})
+    },
   })
-  const parts = {options, reader, committer: thread, engineInfo: result.info, file, guard}
-  const stores = assemble({...parts, closed: () => lock.release({clean: thread.isSound})})
   return {ok: true, ...stores, recovered: {uncleanStop, checked: check !== 'none'}}
 }
 
@@ -111,20 +128,14 @@ export function openMemoryStore(options: StoreOptions): Store {
   const result = prepareSchema(connection, schema)
   assert(result.ok, 'a new store in memory is valid')
   const engine = new Engine(connection, limits)
-  const committer: Committer = {
-    // Encoding makes both stores answer alike: the answers of the writer's thread are text.
-    commit: (batch) => Promise.resolve(decodeAnswers(encodeAnswers(engine.commit(batch)))),
-    close: () => Promise.resolve(connection.close()),
-  }
-  const reader = new SharedReader(connection, clock, limits)
   const {store} = assemble({
     options,
-    reader,
-    committer,
     engineInfo: result.info,
-    connection,
-    guard: new DamageGuard(() => undefined),
-    closed: () => {},
+    reader: new SharedReader(connection, clock, limits),
+    // Encoding makes both stores answer alike: the answers of the writer's thread are text.
+    commit: (batch) => Promise.resolve(decodeAnswers(encodeAnswers(engine.commit(batch)))),
+    backup: (target) => writeBackup(connection, target),
+    close: () => Promise.resolve(connection.close()),
   })
   return store
 }
@@ -148,46 +159,30 @@ interface Stores {
 
 interface Parts {
   readonly options: StoreOptions
-  readonly reader: Reader
-  readonly committer: Committer
   readonly engineInfo: EngineInfo
-  /** Source of a backup: the file, or the only connection. */
-  readonly file?: string
-  readonly connection?: Connection
-  readonly guard: DamageGuard
-  closed(): void
+  readonly reader: Reader
+  /** The `flush` of the queue: see `BatchQueueOptions`. */
+  readonly commit: (batch: readonly WriteRequest[]) => Promise<readonly unknown[]>
+  readonly backup: (target: string) => Promise<void>
+  /** Called once, after the last commit. */
+  readonly close: () => Promise<void>
 }
 
-function assemble(parts: Parts): Stores {
-  const {options, reader, engineInfo, guard} = parts
+function assemble({options, engineInfo, reader, commit, backup, close}: Parts): Stores {
   const {clock} = options
-  const commit = async (writes: readonly WriteRequest[]) =>
-    (await parts.committer.commit(writes)).map((answer) =>
-      answer.ok ? answer.result : errorOf(answer.failure),
-    )
   const queue = writeQueue(options, commit, {
     flushesMax: BATCHES_SENT_MAX,
     isUrgent: ({name}) => URGENT_QUEUES.has(WRITES[name].queue),
   })
   let closing: Promise<void> | null = null
-  const close = async () => {
-    await queue.drain()
-    // Connections to a damaged file stay open until the process ends: closing the last one would write.
-    if (guard.damage === null) {
-      reader.close()
-      // The writer last: it checkpoints the log into the file.
-      await parts.committer.close()
-    }
-    parts.closed()
-  }
   const engine: StoreEngine = {
-    write: (name, input) => guard.use(() => queue.add({name, input, now: clock.now()})),
-    read: (query, isLong) => guard.use(() => reader.read(query, isLong)),
+    write: (name, input) => queue.add({name, input, now: clock.now()}),
+    read: (query, isLong) => reader.read(query, isLong),
   }
   const own: EngineMethods = {
     info: async () => infoOf(engineInfo, await reader.read(identity, false)),
-    backup: (target) => guard.use(() => backUp(parts, target)),
-    close: () => (closing ??= close()),
+    backup,
+    close: () => (closing ??= queue.drain().then(close)),
   }
   return {
     store: processStore(engine, own, options.openSecret),
@@ -207,9 +202,7 @@ function infoOf(engineInfo: EngineInfo, stored: Identity): StoreInfo {
   }
 }
 
-async function backUp({file, connection}: Parts, target: string): Promise<void> {
-  if (connection !== undefined) return await writeBackup(connection, target)
-  assert(file !== undefined, 'a store has a file or a connection')
+async function backUp(file: string, target: string): Promise<void> {
   const source = new Connection(file, {readOnly: true})
   try {
     await writeBackup(source, target)

@@ -2,15 +2,10 @@
 import {Worker} from 'node:worker_threads'
 import {asError} from '../../lib/error.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../ports/store-errors.ts'
-import {decodeAnswers, type WriteAnswer, type WriteRequest} from './engine.ts'
+import type {DamageGuard} from './damage-guard.ts'
+import {decodeAnswers, type WriteRequest} from './engine.ts'
 import type {SchemaResult} from './schema.ts'
 import type {FromWriter, ToWriter, WriterData} from './writer-worker.ts'
-
-/** Commits batches in order. Rejects if the writer died: the outcome of the batch is unknown. */
-export interface Committer {
-  commit(batch: readonly WriteRequest[]): Promise<readonly WriteAnswer[]>
-  close(): Promise<void>
-}
 
 /** Beside this file, with the same extension: it runs from source or compiled. */
 const ENTRY = new URL(
@@ -19,7 +14,7 @@ const ENTRY = new URL(
 )
 
 interface SentBatch {
-  readonly resolve: (answers: readonly WriteAnswer[]) => void
+  readonly resolve: (results: readonly unknown[]) => void
   readonly reject: (error: Error) => void
 }
 
@@ -27,15 +22,17 @@ interface SentBatch {
  * The writer's thread. If it dies, the outcome of each batch sent is unknown, and every later batch is
  * rejected as unavailable.
  */
-export class WriterThread implements Committer {
+export class WriterThread {
   readonly #worker: Worker
+  readonly #guard: DamageGuard
   readonly #sent: SentBatch[] = []
   readonly #ended: Promise<void>
   #death: Error | null = null
   #isClosing = false
 
-  private constructor(worker: Worker) {
+  private constructor(worker: Worker, guard: DamageGuard) {
     this.#worker = worker
+    this.#guard = guard
     this.#ended = new Promise((resolve) => {
       worker.on('error', (error) => this.#died(error))
       worker.on('exit', () => {
@@ -44,13 +41,17 @@ export class WriterThread implements Committer {
       })
     })
     worker.on('message', (message: FromWriter) => {
-      if (message.kind === 'answers') this.#sent.shift()?.resolve(decodeAnswers(message.answers))
+      if (message.kind !== 'answers') return
+      const results = decodeAnswers(message.answers)
+      this.#sent.shift()?.resolve(results)
+      for (const result of results) guard.note(result)
     })
   }
 
   /** Starts the thread, which opens, checks and migrates the store. */
   static async open(
     data: WriterData,
+    guard: DamageGuard,
   ): Promise<{readonly thread: WriterThread; readonly result: SchemaResult}> {
     const worker = new Worker(ENTRY, {workerData: data})
     const opened = new Promise<SchemaResult>((resolve) => {
@@ -61,18 +62,23 @@ export class WriterThread implements Committer {
       worker.once('error', (error) => refuse(String(error)))
       worker.once('exit', () => refuse('the writer ended'))
     })
-    const thread = new WriterThread(worker)
+    const thread = new WriterThread(worker, guard)
     const result = await opened
     if (!result.ok) await thread.#ended
     return {thread, result}
   }
 
-  commit(batch: readonly WriteRequest[]): Promise<readonly WriteAnswer[]> {
+  /**
+   * Returns one result per write, in order; an `Error` rejects its write. Rejects if the writer died: the
+   * outcome of the batch is unknown.
+   */
+  async commit(batch: readonly WriteRequest[]): Promise<readonly unknown[]> {
+    this.#guard.check()
     if (this.#death !== null) {
       const message = `the store's writer has ended: ${this.#death.message}`
-      return Promise.reject(new StoreUnavailable(message, {cause: this.#death}))
+      throw new StoreUnavailable(message, {cause: this.#death})
     }
-    return new Promise((resolve, reject) => {
+    return await new Promise((resolve, reject) => {
       this.#sent.push({resolve, reject})
       this.#worker.postMessage(batch satisfies ToWriter, [])
     })

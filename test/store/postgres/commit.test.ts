@@ -3,9 +3,9 @@ import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {OutcomeUnknown, StoreUnavailable} from '../../../src/ports/store-errors.ts'
 import {
+  committer,
+  type CommitParts,
   type TransactResult,
-  type TransactParts,
-  commitWrites,
 } from '../../../src/store/postgres/commit.ts'
 import type {SessionPool} from '../../../src/store/postgres/pool.ts'
 import type {Write} from '../../../src/store/postgres/write-plan.ts'
@@ -45,8 +45,8 @@ async function committed(
     return Promise.resolve(ends[Math.min(tries++, ends.length - 1)]!)
   }
   // The scripted pool never reaches the other parts.
-  const parts = {clock: {monotonicMs: () => elapsedMs}} as TransactParts
-  const results = await commitWrites(parts, {use} as unknown as SessionPool, writesOf(count))
+  const parts = {clock: {monotonicMs: () => elapsedMs}} as CommitParts
+  const results = await committer(parts, {use} as unknown as SessionPool)(writesOf(count))
   const outcomes = results.map((each) => (each instanceof Error ? each.constructor : each))
   return {outcomes, tries, elapsedMs}
 }
