@@ -77,7 +77,7 @@ export async function joinCluster(parts: JoiningParts): Promise<Joining> {
     clusterId,
     saveClusterId: (id) => writeClusterId(dataDirectory, id),
     onIssued: () => own.issued(),
-    ackTimeoutMs: limits.agentTimeoutMs,
+    limits,
     onNotify: (topic) => wakeup.notify(topic),
     onJoined: (url) => {
       if (hasJoined) log.logger.info({url}, 'joined again')

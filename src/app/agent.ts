@@ -14,7 +14,7 @@ import {messageOf} from '../lib/error.ts'
 import {ClockWatch} from '../node/clock-watch.ts'
 import {Finisher} from '../node/finisher.ts'
 import {Membership, replacedSentence} from '../node/membership.ts'
-import type {Runner} from '../node/runner.ts'
+import {Runner} from '../node/runner.ts'
 import {systemClock} from '../platform/clock.ts'
 import {systemRandom} from '../platform/random.ts'
 import {localWakeup} from '../platform/wakeup.ts'
@@ -26,7 +26,6 @@ import type {Log} from '../telemetry/log.ts'
 import {joinCluster} from './agent-join.ts'
 import {Closers} from './closers.ts'
 import {
-  createRunner,
   type Identity,
   openDataDirectory,
   openExecutors,
@@ -252,9 +251,8 @@ class Agent implements RunningAgent {
   }
 
   #startClockWatch(storeOffsetMs: () => number | null): void {
-    const {clockStepMs: stepMinMs, clockLookMs: intervalMs} = this.#config.limits
-    const parts = {clock: this.#clock, events: this.#events}
-    const watch = new ClockWatch({...parts, stepMinMs, intervalMs, storeOffsetMs})
+    const {limits} = this.#config
+    const watch = new ClockWatch({clock: this.#clock, events: this.#events, limits, storeOffsetMs})
     this.#closers.add(() => watch.stop())
     watch.start()
   }
@@ -292,7 +290,7 @@ class Agent implements RunningAgent {
       clock: this.#clock,
       events: this.#events,
       member: {...this.#identity, name: nodeName},
-      heartbeatMs: limits.heartbeatMs,
+      limits,
       onReplaced: (why) => this.#endReplaced(replacedSentence(why, nodeName)),
     })
     this.#membership.start()
@@ -300,35 +298,33 @@ class Agent implements RunningAgent {
 
   #startRunner(): void {
     warnIfRoot(this.#log)
-    const config = this.#config
+    const {limits, slots} = this.#config
+    const {id: nodeId, incarnation} = this.#identity
     const clock = this.#clock
+    const events = this.#events
     const executors = this.#executors
+    const store = this.#store
     const link = this.#link!
-    const processors = openProcessors(config, {clock, log: this.#log, executors})
-    const parts = {
-      config,
-      store: this.#store,
-      clock,
+    const parts = {clock, events, wakeup: this.#wakeup, limits}
+    const finish = (items: readonly FinishJson[]) => store.finishEncoded(items)
+    const finisher = new Finisher<FinishJson>({...parts, store: {finish}})
+    this.#runner = new Runner({
+      ...parts,
+      store,
       random: this.#random,
-      wakeup: this.#wakeup,
-      events: this.#events,
-    }
-    this.#runner = createRunner(parts, this.#identity, executors, processors, {
-      disconnection: {
-        forMs: () => link.disconnectedMs,
-        limitMs: config.limits.disconnectedMs,
-        mayLeave: () => !link.isConnected,
-      },
-      pollMs: config.limits.agentPollMs,
+      // The server notifies its agents.
+      limits: {...limits, pollMs: limits.agentPollMs},
+      nodeId,
+      incarnation,
+      slots,
+      executors,
+      processors: openProcessors(this.#config, {clock, log: this.#log, executors}),
+      finisher: {finish: loggedFinish(this.#results, events, (json) => finisher.finish(json))},
+      startLog: openStartLog(this.#directory, incarnation),
+      disconnection: {forMs: () => link.disconnectedMs, mayLeave: () => !link.isConnected},
       // Each heartbeat lists the executions running here; its reply lists the revoked ones.
-      revoked: () => this.#store.revokedClaims(),
-      release: (claims) => this.#store.releaseClaims(claims),
-      startLog: openStartLog(this.#directory, this.#identity.incarnation),
-      openFinish: (finishParts) => {
-        const finish = (items: readonly FinishJson[]) => this.#store.finishEncoded(items)
-        const finisher = new Finisher<FinishJson>({...finishParts, store: {finish}})
-        return loggedFinish(this.#results, this.#events, (json) => finisher.finish(json))
-      },
+      revoked: () => store.revokedClaims(),
+      release: (claims) => store.releaseClaims(claims),
     })
     this.#runner.start()
   }

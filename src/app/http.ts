@@ -6,7 +6,6 @@ import {Server as TlsServer} from 'node:tls'
 import {AGENT_PATH} from '../agents/protocol.ts'
 import {atMostEvery} from '../lib/at-most-every.ts'
 import {AgentHub} from '../agents/server/hub.ts'
-import type {Limits} from '../config/limits.ts'
 import type {Config} from '../config/server.ts'
 import {countTargets} from '../core/target.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
@@ -105,7 +104,7 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
         log.logger.warn(`connections without a valid token are closed for others: ${why}`)
       }),
       agents,
-      ...httpLimitsOf(config.limits),
+      limits: config.limits,
     },
   )
   access.start()
@@ -157,31 +156,6 @@ async function openSignIn({config: {oidc}, store, clock, random}: ServerParts) {
   return new OidcSignIn(oidc, {clock, random, key})
 }
 
-function httpLimitsOf(limits: Limits) {
-  const {bodyBytesMax, restoreBytesMax, replyStalledMs, longListsMax} = limits
-  const {connectionsMax, networkConnectionsPercent, reservedConnectionsPercent} = limits
-  const {anonymousKeepAliveMs, streamsMax, tokenStreamsMax} = limits
-  const {agentsMax, agentTokenLinksMax, joinTokenLinksMax} = limits
-  const {agentConnectGapMs, agentConnectsPerSecond} = limits
-  return {
-    bodyBytesMax,
-    restoreBytesMax,
-    replyStalledMs,
-    longListsMax,
-    connectionsMax,
-    networkConnectionsPercent,
-    reservedConnectionsPercent,
-    anonymousKeepAliveMs,
-    streamsMax,
-    tokenStreamsMax,
-    agentsMax,
-    agentTokenLinksMax,
-    joinTokenLinksMax,
-    agentConnectGapMs,
-    agentConnectsPerSecond,
-  }
-}
-
 function operationsOf(parts: ListenerParts, access: AccessTable) {
   const {config, forClients: store, zone, startedAt, nodeId} = parts
   return createOperations({
@@ -196,12 +170,10 @@ function operationsOf(parts: ListenerParts, access: AccessTable) {
     settings: {
       defaultTimezone: () => zone,
       dataDirectory: config.dataDirectory,
-      jobBytesMax: config.limits.bodyBytesMax,
       runsPerMinute: config.runsPerMinute,
       sessionIdleMs: config.sessionIdleMs,
       sessionMaxMs: config.sessionMaxMs,
-      drainDeadlineMs: config.limits.drainDeadlineMs,
-      drainDeadlineMaxMs: config.limits.drainDeadlineMaxMs,
+      limits: config.limits,
       get tokenConfigured() {
         return access.isLocked
       },
@@ -263,10 +235,7 @@ async function startAgentHub(
     },
     isConfigured: (digest) => access.isConfigured(digest),
     nodeName: config.nodeName,
-    freshMs: limits.failedAfterMs,
-    silentMs: limits.failedAfterMs,
-    agentItemsPerSecond: limits.agentItemsPerSecond,
-    verifiedPerSecond: limits.verifiedPerSecond,
+    limits,
     endPreviousIncarnations: (node, previous) =>
       recoverNode({store, random, wakeup, events}, node, previous),
     announce: (outcomes) => announceFinished(outcomes, {wakeup, events}),
@@ -275,7 +244,6 @@ async function startAgentHub(
   return hub
 }
 
-/** Revoking such a token does not end its use as that of the configuration. */
 /** Counts replies, and logs who changed what: the audit log has the details. */
 function replyReporter(metrics: {answered(reply: SentReply): void}, {logger}: Log) {
   return (reply: SentReply) => {
@@ -289,6 +257,7 @@ function replyReporter(metrics: {answered(reply: SentReply): void}, {logger}: Lo
   }
 }
 
+/** Revoking such a token does not end its use as that of the configuration. */
 function warnOfStoredToken(access: AccessTable, log: Log): void {
   if (access.isConfiguredTokenStored)
     log.logger.warn(

@@ -8,25 +8,16 @@ import {ClockGuard} from '../core/clock-guard.ts'
 import {systemTags} from '../core/node.ts'
 import {createExecutors, type ExecutorRegistry} from '../executors/registry.ts'
 import {AssertionFailed} from '../lib/assert.ts'
-import {BatchQueue} from '../lib/batch-queue.ts'
 import type {Service} from '../lib/loop.ts'
-import {Finisher, type FinisherOptions} from '../node/finisher.ts'
-import {Runner, type RunnerOptions} from '../node/runner.ts'
 import {StartLog, deletePreviousIncarnations, readPreviousIncarnations} from '../node/start-log.ts'
 import {BackupDirectory} from '../platform/backup-directory.ts'
 import {nodeIdentity, prepareDataDirectory} from '../platform/data-directory.ts'
 import {type HeldLock, lockDirectory} from '../platform/directory-lock.ts'
 import {VERSION} from '../platform/version.ts'
 import type {Events} from '../ports/events.ts'
-import type {
-  JoinRequest,
-  NodeStore,
-  OutputAppend,
-  PreviousIncarnation,
-} from '../ports/node-store.ts'
+import type {JoinRequest, PreviousIncarnation} from '../ports/node-store.ts'
 import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
-import {openChain} from '../processors/chain.ts'
 import {createProcessors, type ProcessorRegistry} from '../processors/registry.ts'
 import {FailureDetectorService} from '../scheduler/failure-detector.ts'
 import {ScheduledBackups} from '../scheduler/backups.ts'
@@ -190,78 +181,6 @@ function startLogDirectory(dataDirectory: string): string {
   return join(dataDirectory, 'executions')
 }
 
-export interface RunnerParts extends Omit<ServerParts, 'config' | 'store'> {
-  readonly config: Pick<Config, 'slots' | 'limits'>
-  readonly store: NodeStore
-}
-
-/** Options in which servers and agents differ. */
-export interface RunnerSettings extends Partial<
-  Pick<
-    RunnerOptions,
-    'disconnection' | 'pollMs' | 'compareClaims' | 'revoked' | 'startLog' | 'release'
-  >
-> {
-  /** Opens the finish step of the executions. Default: results go straight to the store. */
-  readonly openFinish?: OpenFinish
-}
-
-export type OpenFinish = (parts: FinisherOptions) => RunnerOptions['finish']
-
-const openStoreFinish: OpenFinish = (parts) => {
-  const finisher = new Finisher(parts)
-  return (item) => finisher.finish(item)
-}
-
-export function createRunner(
-  {config, ...ports}: RunnerParts,
-  node: Identity,
-  executors: ExecutorRegistry,
-  processors: ProcessorRegistry,
-  {openFinish = openStoreFinish, ...settings}: RunnerSettings = {},
-): Runner {
-  const {limits} = config
-  const {store, clock} = ports
-  // Batched here and not only by the store's write queue: SQLite's queue gives each call its own savepoint,
-  // which costs about 15 % more CPU in the bookkeeping benchmark, and an agent would send a message an item.
-  const batch = {
-    waitMs: limits.commitWaitMs,
-    pauseMs: limits.commitPauseMs,
-    itemsMax: limits.commitItemsMax,
-  }
-  const appends = new BatchQueue<OutputAppend, boolean>({
-    clock,
-    ...batch,
-    flush: (items) => store.appendOutput(items),
-  })
-  return new Runner({
-    ...ports,
-    executors,
-    openChain: (jobProcessors, run, keep) =>
-      openChain({processors: jobProcessors, registry: processors, run, keep, clock}),
-    finish: openFinish({...ports, batch}),
-    append: (item) => appends.add(item),
-    nodeId: node.id,
-    incarnation: node.incarnation,
-    slots: config.slots,
-    claimMax: limits.claimBatchMax,
-    claimPauseMs: limits.claimPauseMs,
-    burstClaimMax: limits.burstClaimMax,
-    burstPauseMs: limits.burstPauseMs,
-    aheadMaxMs: limits.claimAheadMs,
-    claimFreshMs: limits.claimFreshMs,
-    pollMs: limits.pollMs,
-    drainTimeoutMs: limits.drainTimeoutMs,
-    forceStopTimeoutMs: limits.forceStopTimeoutMs,
-    keepOutputBytes: limits.outputTailBytes,
-    startBytes: limits.outputStartBytes,
-    flushBytes: limits.outputFlushBytes,
-    flushMs: limits.outputFlushMs,
-    flushPauseMs: limits.outputPauseMs,
-    ...settings,
-  })
-}
-
 export interface ServerParts {
   readonly config: Config
   readonly store: Store
@@ -273,7 +192,7 @@ export interface ServerParts {
 
 /** The guard lives as long as the process: it remembers the clock over its terms. */
 export function createClockGuard({limits}: Pick<Config, 'limits'>): ClockGuard {
-  return new ClockGuard({farMs: limits.clockFarMs, confirmMs: limits.clockConfirmMs})
+  return new ClockGuard(limits)
 }
 
 /** Version of the time zone data of this runtime. */
@@ -287,47 +206,25 @@ export function leaderServices(
   clockGuard: ClockGuard = createClockGuard(config),
 ): readonly Service[] {
   const {limits, defaultTarget, targetWaitMs} = config
-  const parts = {...ports, term, onTermOver}
+  const {keepLaunches, keepMs, keepOutputBytes} = config
+  const parts = {...ports, limits, term, onTermOver}
   return [
     new Launcher({
       ...parts,
       clockGuard,
-      clockConfirmMs: limits.clockConfirmMs,
-      clockStepMs: limits.clockStepMs,
       zoneData: ZONE_DATA,
       defaultTarget,
       lateAfterMs: config.lateAfterMs,
       targetWaitMs,
-      catchUpMax: limits.catchUpMax,
-      queuedMax: limits.queuedPerJobMax,
-      firstBatchMax: limits.launchFirstMax,
       // SQLite: claims slow only this process, which records and starts side by side.
-      burstMin: config.store.engine === 'sqlite' ? null : limits.burstMin,
-      batchMax: limits.launchBatchMax,
-      pollMs: limits.pollMs,
+      hasBursts: config.store.engine !== 'sqlite',
     }),
-    new FailureDetectorService({
-      ...parts,
-      limits: {
-        failedAfterMs: limits.failedAfterMs,
-        lostAfterMs: limits.lostAfterMs,
-        pauseMaxMs: limits.failureDetectorPauseMaxMs,
-      },
-      intervalMs: limits.failureDetectorIntervalMs,
-    }),
-    new Reassigner({
-      ...parts,
-      clockGuard,
-      defaultTarget,
-      unclaimedMs: limits.claimRepickMs,
-      targetWaitMs,
-      intervalMs: limits.failureDetectorIntervalMs,
-    }),
+    new FailureDetectorService(parts),
+    new Reassigner({...parts, clockGuard, defaultTarget, targetWaitMs}),
     new MemberRetention({
       ...parts,
       leftAfterMs: config.keepLeftMs,
       failedAfterMs: config.keepFailedMs,
-      intervalMs: limits.memberRetentionIntervalMs,
     }),
     new AuditRetention({
       ...parts,
@@ -336,16 +233,7 @@ export function leaderServices(
       keepBytes: config.keepAuditBytes,
     }),
     ...scheduledBackups(config, parts),
-    new HistoryRetention({
-      ...parts,
-      keep: {
-        keepLaunches: config.keepLaunches,
-        keepUnlaunched: limits.unlaunchedRowsKept,
-        keepMs: config.keepMs,
-        keepOutputBytes: config.keepOutputBytes,
-      },
-      allEveryMs: limits.pruneAllMs,
-    }),
+    new HistoryRetention({...parts, keep: {keepLaunches, keepMs, keepOutputBytes}}),
   ]
 }
 

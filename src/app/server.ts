@@ -6,11 +6,12 @@ import type {Config, LoadedConfig} from '../config/server.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
 import {ClockWatch} from '../node/clock-watch.ts'
 import {recordIncarnation} from '../node/incarnations.ts'
+import {Finisher} from '../node/finisher.ts'
 import {aliveSentence, joinMember} from '../node/join.ts'
 import {Membership, replacedSentence} from '../node/membership.ts'
 import {recoverNode} from '../node/recover.ts'
 import {claimUpkeep} from '../node/stored-claims.ts'
-import type {Runner} from '../node/runner.ts'
+import {Runner, type RunnerOptions} from '../node/runner.ts'
 import {systemClock} from '../platform/clock.ts'
 import type {HeldLock} from '../platform/directory-lock.ts'
 import {systemRandom} from '../platform/random.ts'
@@ -27,7 +28,6 @@ import {Closers, settleBoth} from './closers.ts'
 import {listen, type Listener} from './http.ts'
 import {
   createClockGuard,
-  createRunner,
   type Identity,
   leaderServices,
   memberOf,
@@ -37,7 +37,6 @@ import {
   openProcessors,
   openStartLog,
   recoverPreviousIncarnations,
-  type RunnerSettings,
   type ServerParts,
   warnIfRoot,
 } from './node.ts'
@@ -243,10 +242,9 @@ class Server implements RunningServer {
     const {limits} = this.#config
     const {store, clock, events} = this.#parts
     const member = memberOf(this.#config, this.#identity, this.#listener)
-    const freshMs = limits.failedAfterMs
     // Longer than any other incarnation stays fresh without a heartbeat.
-    const waitMs = freshMs + limits.heartbeatMs
-    const options = {store, clock, freshMs, waitMs}
+    const waitMs = limits.failedAfterMs + limits.heartbeatMs
+    const options = {store, clock, limits, waitMs}
     const joined = await joinMember(options, {member, ...this.#endedIncarnations()})
     if (joined.kind === 'alive') throw new StartRefused(aliveSentence(joined.member))
     if (joined.kind !== 'joined') {
@@ -259,9 +257,9 @@ class Server implements RunningServer {
       store,
       clock,
       events,
+      limits,
       member,
-      heartbeatMs: limits.heartbeatMs,
-      rejoin: () => store.join({member, ended: []}, freshMs),
+      rejoin: () => store.join({member, ended: []}, limits.failedAfterMs),
       onReplaced: (why) => this.#endNow(replacedSentence(why, member.name)),
       onReachability: (problem) => this.#logReachability(problem),
     })
@@ -286,10 +284,20 @@ class Server implements RunningServer {
 
   #startRunner(): void {
     warnIfRoot(this.#log)
-    const runner = createRunner(this.#parts, this.#identity, this.#executors, this.#processors, {
+    const {limits, slots} = this.#config
+    const parts = {...this.#parts, limits}
+    const {id: nodeId, incarnation} = this.#identity
+    const runner = new Runner({
+      ...parts,
+      ...claimUpkeep(parts, this.#identity),
       ...this.#disconnection(),
-      startLog: openStartLog(this.#directory, this.#identity.incarnation),
-      ...claimUpkeep(this.#parts, this.#identity, this.#config.limits.claimVerifyMs),
+      nodeId,
+      incarnation,
+      slots,
+      executors: this.#executors,
+      processors: this.#processors,
+      finisher: new Finisher(parts),
+      startLog: openStartLog(this.#directory, incarnation),
     })
     this.#closers.add(() => runner.stop())
     this.#runner = runner
@@ -297,21 +305,18 @@ class Server implements RunningServer {
   }
 
   /** Empty on SQLite: the store is in the data directory, so it cannot be unreachable for this node alone. */
-  #disconnection(): RunnerSettings {
-    const {store, limits} = this.#config
-    if (store.engine === 'sqlite') return {}
+  #disconnection(): Pick<RunnerOptions, 'disconnection'> {
+    if (this.#config.store.engine === 'sqlite') return {}
     const forMs = () => this.#membership?.silentMs ?? 0
-    return {disconnection: {forMs, limitMs: limits.disconnectedMs, mayLeave: () => false}}
+    return {disconnection: {forMs, mayLeave: () => false}}
   }
 
   #startClockWatch(): void {
-    const {clockStepMs, clockLookMs} = this.#config.limits
     const {clock, events} = this.#base
     const watch = new ClockWatch({
       clock,
       events,
-      stepMinMs: clockStepMs,
-      intervalMs: clockLookMs,
+      limits: this.#config.limits,
       storeOffsetMs: () => this.#clockGuard.storeOffsetMs,
     })
     this.#closers.add(() => watch.stop())
@@ -331,11 +336,7 @@ class Server implements RunningServer {
       nodeId: this.#identity.id,
       nodeName,
       holder: this.#identity.incarnation,
-      leaseTtlMs: limits.leaseTtlMs,
-      renewEveryMs: limits.leaseRenewMs,
-      acquireEveryMs: limits.leaseAcquireEveryMs,
-      closedMs: limits.leaseClosedMs,
-      trustMarginMs: limits.leaseMarginMs,
+      limits,
       onStoreTime: (now) => void this.#clockGuard.trustedNow(now, clock.monotonicMs()),
       services: (term, onTermOver) => leaderServices(parts, term, onTermOver, this.#clockGuard),
     })

@@ -6,9 +6,9 @@
  */
 export interface ClockGuardLimits {
   /** A shorter step ahead is believed: it is like an outage of that length. */
-  readonly farMs: number
+  readonly clockFarMs: number
   /** A step that stands for this long is believed. */
-  readonly confirmMs: number
+  readonly clockConfirmMs: number
 }
 
 /**
@@ -39,18 +39,18 @@ export class ClockGuard {
 
   /** The believed time, given the store's clock and the monotonic clock of this process. */
   trustedNow(now: number, monotonicMs: number): number {
-    const {farMs, confirmMs} = this.#limits
+    const {clockFarMs, clockConfirmMs} = this.#limits
     const offsetMs = now - monotonicMs
     this.#newestOffsetMs = offsetMs
-    if (this.#offsetMs === null || offsetMs - this.#offsetMs <= farMs) {
+    if (this.#offsetMs === null || offsetMs - this.#offsetMs <= clockFarMs) {
       this.#step = null
       this.#offsetMs = offsetMs
       return now
     }
     // Another far step: the wait for this one begins.
-    if (this.#step === null || Math.abs(offsetMs - this.#step.offsetMs) > farMs)
+    if (this.#step === null || Math.abs(offsetMs - this.#step.offsetMs) > clockFarMs)
       this.#step = {offsetMs, since: monotonicMs}
-    if (monotonicMs - this.#step.since >= confirmMs) {
+    if (monotonicMs - this.#step.since >= clockConfirmMs) {
       this.#step = null
       this.#offsetMs = offsetMs
       return now

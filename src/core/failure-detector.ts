@@ -11,7 +11,7 @@ export interface FailureLimits {
   /** Silence after which its executions are lost. */
   readonly lostAfterMs: number
   /** A longer pause between two looks of the detector restarts every window. */
-  readonly pauseMaxMs: number
+  readonly failureDetectorPauseMaxMs: number
 }
 
 /** The last heartbeat of one incarnation of a node. */
@@ -53,7 +53,7 @@ export class FailureDetector {
 
   /** `nowMs` is monotonic. Members that left gracefully are lost at once: none of their work still runs. */
   look(members: readonly ObservedMember[], nowMs: number): DetectedFailures {
-    const isContinuous = nowMs - this.#lookedAt <= this.#limits.pauseMaxMs
+    const isContinuous = nowMs - this.#lookedAt <= this.#limits.failureDetectorPauseMaxMs
     this.#lookedAt = nowMs
     const lastHeartbeats = new Map<string, LastHeartbeat>()
     const failed: string[] = []

@@ -6,10 +6,10 @@
 import type {WebSocket} from 'ws'
 import {type Principal, TOKENS_MAX} from '../core/access/authorization.ts'
 import type {Clock} from '../ports/runtime.ts'
-import type {HttpOptions} from './options.ts'
+import type {HttpLimits} from './options.ts'
 
 export type LinkLimits = Pick<
-  HttpOptions,
+  HttpLimits,
   | 'agentsMax'
   | 'agentTokenLinksMax'
   | 'joinTokenLinksMax'

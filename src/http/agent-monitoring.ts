@@ -20,7 +20,8 @@ export interface AgentServerSettings {
   readonly tls: {readonly cert: string; readonly key: string} | null
 }
 
-export interface AgentServerOptions extends AgentServerSettings, ConnectionLimits {
+export interface AgentServerOptions extends AgentServerSettings {
+  readonly limits: ConnectionLimits
   readonly nodeName: string
   readonly clock: Clock
   readonly metrics: () => Promise<{readonly contentType: string; readonly body: string}>

@@ -54,15 +54,15 @@ export function listenForAgents(
     connections,
     clock,
     onRefused,
-    ...limits
-  }: Pick<HttpOptions, 'onRefused'> &
-    LinkLimits & {
-      readonly hub: Agents
-      readonly authenticator: Authenticator
-      readonly access: Pick<AccessTable, 'watch'>
-      readonly connections: Pick<Connections, 'trust'>
-      readonly clock: Clock
-    },
+    limits,
+  }: Pick<HttpOptions, 'onRefused'> & {
+    readonly limits: LinkLimits
+    readonly hub: Agents
+    readonly authenticator: Authenticator
+    readonly access: Pick<AccessTable, 'watch'>
+    readonly connections: Pick<Connections, 'trust'>
+    readonly clock: Clock
+  },
 ): void {
   const sockets = new WebSocketServer({
     noServer: true,

@@ -1,4 +1,5 @@
 /** Options of the HTTP server, which the composition root provides, and its fixed limits. */
+import type {Limits} from '../config/limits.ts'
 import type {Events} from '../ports/events.ts'
 import type {Clock, Random} from '../ports/runtime.ts'
 import type {AgentConnection, AgentHub, AgentPeer} from '../agents/server/hub.ts'
@@ -49,36 +50,28 @@ export interface HttpOptions {
   readonly onReply?: (reply: SentReply) => void
   /** The agents of this server; absent = agents cannot connect. */
   readonly agents?: Agents
-  /** Limit of every body except restore files. */
-  readonly bodyBytesMax: number
-  readonly restoreBytesMax: number
-  /** Open connections. For a further one, another is closed; see `places.ts`. */
-  readonly connectionsMax: number
-  /** Share of `connectionsMax` for the connections of one network without a valid token. */
-  readonly networkConnectionsPercent: number
-  /** Share of `connectionsMax` kept for networks that had a valid token before, and for this machine. */
-  readonly reservedConnectionsPercent: number
-  /** A connection without a valid token waits this long for its next request. */
-  readonly anonymousKeepAliveMs: number
-  /** A connection whose client reads nothing of a reply for this long is closed. */
-  readonly replyStalledMs: number
-  /** Open event streams, of both kinds. */
-  readonly streamsMax: number
-  /** Streams of one token with its sessions, or of one person. */
-  readonly tokenStreamsMax: number
-  /** Connections of agents. */
-  readonly agentsMax: number
-  /** Connections of one token of type agent. */
-  readonly agentTokenLinksMax: number
-  /** Connections of one join token. */
-  readonly joinTokenLinksMax: number
-  /** Between connections of one token of type agent, after those that it may open at once. */
-  readonly agentConnectGapMs: number
-  /** Connections opened by all agents that reconnect often, and as many by each join token. */
-  readonly agentConnectsPerSecond: number
-  /** Lists without a limit that are read or sent at the same time. */
-  readonly longListsMax: number
+  readonly limits: HttpLimits
 }
+
+/** `bodyBytesMax`: of every body except restore files. Agents, too, are connections. */
+export type HttpLimits = Pick<
+  Limits,
+  | 'bodyBytesMax'
+  | 'restoreBytesMax'
+  | 'connectionsMax'
+  | 'networkConnectionsPercent'
+  | 'reservedConnectionsPercent'
+  | 'anonymousKeepAliveMs'
+  | 'replyStalledMs'
+  | 'streamsMax'
+  | 'tokenStreamsMax'
+  | 'agentsMax'
+  | 'agentTokenLinksMax'
+  | 'joinTokenLinksMax'
+  | 'agentConnectGapMs'
+  | 'agentConnectsPerSecond'
+  | 'longListsMax'
+>
 
 /** Each check is `ok`, or says what is wrong: `checks` without names and addresses, `details` with them. */
 export interface ReadyState {

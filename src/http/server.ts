@@ -124,7 +124,7 @@ async function routeV1(
   operations: Operations,
   {routes, streams, paths, ...options}: V1Options,
 ): Promise<void> {
-  const lists = new LongLists(options.clock, options.longListsMax)
+  const lists = new LongLists(options.clock, options.limits.longListsMax)
   const shared = {...options, lists}
   routeSubmits(v1, operations)
   routeJobs(v1, operations, shared)
@@ -205,7 +205,7 @@ const MULTIPART = /^multipart\/form-data *;/i
 function parseBodies(app: FastifyInstance, options: HttpOptions): void {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('*', (request: FastifyRequest, payload: IncomingMessage) =>
-    readBody(payload, request.headers, options.bodyBytesMax),
+    readBody(payload, request.headers, options.limits.bodyBytesMax),
   )
   app.addHook('onRequest', async (request) => {
     // Fastify rejects malformed content types. Clients send them, and they make no difference here.

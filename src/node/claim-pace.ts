@@ -2,6 +2,7 @@
  * How many executions a node claims at once, and the pauses between its claims. Each claim costs a commit, so
  * under load a claim waits until it is worth one. While the leader records a burst, claims are few and small.
  */
+import type {Limits} from '../config/limits.ts'
 import type {Clock, Wakeup} from '../ports/runtime.ts'
 import {Bursts} from './bursts.ts'
 
@@ -9,13 +10,7 @@ export interface ClaimPaceOptions {
   readonly clock: Pick<Clock, 'monotonicMs'>
   readonly wakeup: Pick<Wakeup, 'subscribe'>
   readonly slots: number
-  /** Executions claimed in one transaction. */
-  readonly claimMax: number
-  /** Pause between claims while more work is due than fits or nothing fits, unless many slots are free. */
-  readonly claimPauseMs: number
-  /** While the leader records a burst: executions claimed at once, and the pause between claims. */
-  readonly burstClaimMax: number
-  readonly burstPauseMs: number
+  readonly limits: Pick<Limits, 'claimBatchMax' | 'claimPauseMs' | 'burstClaimMax' | 'burstPauseMs'>
 }
 
 export class ClaimPace {
@@ -41,18 +36,19 @@ export class ClaimPace {
 
   /** Executions to claim now, of `room` that there is room for. */
   countOf(room: number): number {
-    const {claimMax, burstClaimMax} = this.#options
-    return Math.min(room, this.#isBurst ? burstClaimMax : claimMax)
+    const {claimBatchMax, burstClaimMax} = this.#options.limits
+    return Math.min(room, this.#isBurst ? burstClaimMax : claimBatchMax)
   }
 
   /** Pause before the next claim; 0 = none. */
   pauseMs(room: number): number {
-    const {clock, slots, claimMax, claimPauseMs, burstPauseMs} = this.#options
+    const {clock, slots, limits} = this.#options
     const sinceMs = clock.monotonicMs() - this.#claimedAt
-    if (this.#isBurst) return Math.max(0, burstPauseMs - sinceMs)
-    const isWorthACommit = room >= Math.min(Math.ceil(slots / 4), claimMax / 4)
+    if (this.#isBurst) return Math.max(0, limits.burstPauseMs - sinceMs)
+    const isWorthACommit = room >= Math.min(Math.ceil(slots / 4), limits.claimBatchMax / 4)
+    // More work is due than fits, or nothing fits.
     if (isWorthACommit || (room > 0 && !this.#isMoreDue)) return 0
-    return Math.max(0, claimPauseMs - sinceMs)
+    return Math.max(0, limits.claimPauseMs - sinceMs)
   }
 
   /** A claim is sent now. */

@@ -3,6 +3,7 @@
  * clock by comparing it with the store's. It only reports them: the store's clock decides which jobs are due.
  * A step forward works like an outage, and after a step back `next` is still the first undecided time.
  */
+import type {Limits} from '../config/limits.ts'
 import type {Loop, Service} from '../lib/loop.ts'
 import type {Events} from '../ports/events.ts'
 import type {Clock} from '../ports/runtime.ts'
@@ -11,9 +12,7 @@ import {stepLoop} from './step-loop.ts'
 export interface ClockWatchOptions {
   readonly clock: Clock
   readonly events: Events
-  /** Smaller differences are normal corrections by a time service. */
-  readonly stepMinMs: number
-  readonly intervalMs: number
+  readonly limits: Pick<Limits, 'clockStepMs' | 'clockLookMs'>
   /** Clock of the store minus monotonic clock; `null` = not seen yet. */
   readonly storeOffsetMs: () => number | null
 }
@@ -46,19 +45,19 @@ export class ClockWatch implements Service {
   }
 
   async #compare(): Promise<number> {
-    const {events, stepMinMs, intervalMs} = this.#options
+    const {events, limits} = this.#options
     const offsetMs = this.#offset()
     const byMs = Math.round(offsetMs - this.#offsetMs)
-    if (Math.abs(byMs) > stepMinMs) events.emit('clock_stepped', {by_ms: byMs})
+    if (Math.abs(byMs) > limits.clockStepMs) events.emit('clock_stepped', {by_ms: byMs})
     this.#offsetMs = offsetMs
     this.#compareWithStore(offsetMs)
-    return intervalMs
+    return limits.clockLookMs
   }
 
   #compareWithStore(offsetMs: number): void {
-    const {events, stepMinMs, storeOffsetMs} = this.#options
+    const {events, limits, storeOffsetMs} = this.#options
     const byMs = Math.round(offsetMs - (storeOffsetMs() ?? offsetMs))
-    this.#differences = Math.abs(byMs) > stepMinMs ? this.#differences + 1 : 0
+    this.#differences = Math.abs(byMs) > limits.clockStepMs ? this.#differences + 1 : 0
     if (this.#differences === 2) events.emit('clock_differs', {by_ms: byMs})
   }
 }

@@ -13,10 +13,11 @@ import {endsWhenDisconnected, type StringMap} from '../core/job.ts'
 import {secretsOf} from '../core/secret.ts'
 import type {Events} from '../ports/events.ts'
 import type {Executor, OutputSink, Run, RunEnd, RunHandle} from '../ports/executor.ts'
-import type {ClaimedExecution, FinishItem, OutputAppend} from '../ports/node-store.ts'
-import type {ChainEnd, OpenChain} from '../ports/processor.ts'
+import type {ClaimedExecution, FinishItem} from '../ports/node-store.ts'
+import type {Processor} from '../ports/processor.ts'
 import type {Clock, Random} from '../ports/runtime.ts'
-import {OutputBuffer} from './output-buffer.ts'
+import {type Appends, OutputBuffer, type OutputLimits} from './output-buffer.ts'
+import {type ChainEnd, openChain} from './output-chain.ts'
 import {Redaction} from './redaction.ts'
 
 /** Records each start before the executor gets it. `StartLog` is the one on disk. */
@@ -32,16 +33,12 @@ export interface ExecutionRunOptions {
   readonly random: Random
   readonly events: Events
   readonly executors: {get(name: string): Executor | null}
-  readonly openChain: OpenChain
+  readonly processors: {get(name: string): Processor | null}
   /** Absent = the next incarnation cannot tell which claims never started. */
   readonly startLog?: StartRecorder
-  readonly finish: (item: FinishItem) => Promise<unknown>
-  readonly append: (item: OutputAppend) => Promise<boolean>
-  readonly keepOutputBytes: number
-  readonly startBytes: number
-  readonly flushBytes: number
-  readonly flushMs: number
-  readonly flushPauseMs: number
+  readonly finisher: {finish(item: FinishItem): Promise<unknown>}
+  readonly appends: Appends
+  readonly limits: OutputLimits
 }
 
 /** Why this execution is to end before its own end. */
@@ -92,18 +89,7 @@ export class ExecutionRun {
     this.#options = options
     const named = secretsOf(claimed.spec).filter((name) => Object.hasOwn(secrets, name))
     this.#secrets = Object.fromEntries(named.map((name) => [name, secrets[name]!]))
-    this.#output = new OutputBuffer({
-      clock: options.clock,
-      events: options.events,
-      jobName: execution.jobName,
-      ...this.claim,
-      keepBytes: options.keepOutputBytes,
-      startBytes: options.startBytes,
-      flushBytes: options.flushBytes,
-      flushMs: options.flushMs,
-      pauseMs: options.flushPauseMs,
-      append: options.append,
-    })
+    this.#output = new OutputBuffer({...options, ...this.claim, jobName: execution.jobName})
   }
 
   /** True if it is to stop before its own end. */
@@ -136,7 +122,7 @@ export class ExecutionRun {
     const output = this.#output.close()
     const {status, reason} = this.#outcome(end)
     const lost = status === 'lost' ? lostLine(reason) : ''
-    await this.#options.finish({
+    await this.#options.finisher.finish({
       ...this.claim,
       status,
       reason,
@@ -226,8 +212,8 @@ export class ExecutionRun {
       },
       drained: (callback) => callback(),
     }
-    const chain = this.#options.openChain(spec.processors, run, sink)
-    const {clock} = this.#options
+    const {clock, processors: registry} = this.#options
+    const chain = openChain({processors: spec.processors, registry, run, keep: sink, clock})
     const handedOverAt = clock.monotonicMs()
     const redacted = this.#redaction?.sink(chain) ?? null
     // Processors get the run without values.

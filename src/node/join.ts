@@ -3,6 +3,7 @@
  * The process that is alive stays, and the newcomer is refused. Heartbeats show whether it is alive: a member
  * whose machine died a moment ago sends none.
  */
+import type {Limits} from '../config/limits.ts'
 import type {MemberRecord} from '../core/node.ts'
 import type {JoinRequest, JoinResult, MemberStore} from '../ports/node-store.ts'
 import type {Clock} from '../ports/runtime.ts'
@@ -10,8 +11,8 @@ import type {Clock} from '../ports/runtime.ts'
 export interface JoinOptions {
   readonly store: Pick<MemberStore, 'join'>
   readonly clock: Clock
-  /** A member with a heartbeat within this time is alive. */
-  readonly freshMs: number
+  /** `failedAfterMs`: a member with a heartbeat within this time is alive. */
+  readonly limits: Pick<Limits, 'failedAfterMs'>
   /** Longest wait for the next heartbeat of the other incarnation. */
   readonly waitMs: number
 }
@@ -26,13 +27,13 @@ const LOOK_EVERY_MS = 250
 export type JoinOutcome = JoinResult | {readonly kind: 'silent'; readonly member: MemberRecord}
 
 export async function joinMember(
-  {store, clock, freshMs, waitMs}: JoinOptions,
+  {store, clock, limits, waitMs}: JoinOptions,
   request: JoinRequest,
 ): Promise<JoinOutcome> {
   const startedAt = clock.monotonicMs()
   let first: MemberRecord | null = null
   for (;;) {
-    const result = await store.join(request, freshMs)
+    const result = await store.join(request, limits.failedAfterMs)
     if (result.kind !== 'alive') return result
     const {member} = result
     first ??= member

@@ -2,6 +2,7 @@
  * Membership of this node in the cluster: heartbeats, joining again after a removal, leaving. Reports when
  * another incarnation or another node has replaced this one.
  */
+import type {Limits} from '../config/limits.ts'
 import type {MemberStatus} from '../core/node.ts'
 import {asError} from '../lib/error.ts'
 import type {Loop, Service} from '../lib/loop.ts'
@@ -15,7 +16,7 @@ export interface MembershipOptions {
   readonly clock: Clock
   readonly events: Events
   readonly member: Pick<JoinRequest['member'], 'id' | 'incarnation' | 'name'>
-  readonly heartbeatMs: number
+  readonly limits: Pick<Limits, 'heartbeatMs'>
   /**
    * Joins again after the store removed this member while it was disconnected. Absent on an agent: its server
    * does it.
@@ -53,7 +54,7 @@ export class Membership implements Service {
 
   /** The node must have just joined: its join counts as the first heartbeat. */
   constructor(options: MembershipOptions) {
-    const {clock, events, heartbeatMs} = options
+    const {clock, events, limits} = options
     this.#options = options
     this.#acknowledgedAt = clock.monotonicMs()
     this.#loop = stepLoop('heartbeat', {
@@ -61,7 +62,7 @@ export class Membership implements Service {
       events,
       step: () => this.#beat(),
       // After an outage of the store, every node sends its heartbeat within one interval.
-      backoffMaxMs: heartbeatMs,
+      backoffMaxMs: limits.heartbeatMs,
     })
   }
 
@@ -117,14 +118,14 @@ export class Membership implements Service {
   }
 
   async #send(): Promise<number> {
-    const {clock, heartbeatMs} = this.#options
+    const {clock, limits} = this.#options
     const sentAt = clock.monotonicMs()
     let reply = await this.#sendStatus()
     // A node that has left does not join again.
     if (reply === 'unknown' && this.#status !== 'left') reply = await this.#rejoin()
     if (reply === 'ok') this.#acknowledgedAt = sentAt
     else if (reply !== 'unknown') this.#reportReplaced(reply)
-    return heartbeatMs
+    return limits.heartbeatMs
   }
 
   async #sendStatus(): Promise<BeatReply> {

@@ -4,10 +4,12 @@
  * dropped: memory is bounded without backpressure on the command. The first bytes stay in memory until the
  * store has them; they are sent by themselves only if the tail buffer has dropped them.
  */
+import type {Limits} from '../config/limits.ts'
 import {executionId, type ExecutionKey} from '../core/execution.ts'
 import type {Clock, Timer} from '../ports/runtime.ts'
 import type {Events} from '../ports/events.ts'
 import type {FinishItem, OutputAppend} from '../ports/node-store.ts'
+import type {BatchQueue} from '../lib/batch-queue.ts'
 import {StartBuffer, TailBuffer} from '../lib/tail-buffer.ts'
 
 export interface OutputBufferOptions {
@@ -16,18 +18,21 @@ export interface OutputBufferOptions {
   readonly jobName: string
   readonly key: ExecutionKey
   readonly token: string
-  readonly keepBytes: number
-  /** First bytes kept of a longer output; at most `keepBytes`. */
-  readonly startBytes: number
-  /** Flushed when this many bytes are new, */
-  readonly flushBytes: number
-  /** or after this time, */
-  readonly flushMs: number
-  /** but never sooner than this after the last flush: limits the rate of writes to the store. */
-  readonly pauseMs: number
-  /** False = the claim is no longer active. */
-  readonly append: (item: OutputAppend) => Promise<boolean>
+  readonly limits: OutputLimits
+  readonly appends: Appends
 }
+
+/**
+ * `outputFlushBytes` new bytes are flushed, or all after `outputFlushMs`, but `outputPauseMs` after the last
+ * flush at the earliest: limits the rate of writes to the store.
+ */
+export type OutputLimits = Pick<
+  Limits,
+  'outputTailBytes' | 'outputStartBytes' | 'outputFlushBytes' | 'outputFlushMs' | 'outputPauseMs'
+>
+
+/** Sends output to the store. False = the claim is no longer active. */
+export type Appends = Pick<BatchQueue<OutputAppend, boolean>, 'add'>
 
 const NEWLINE = 0x0a
 
@@ -36,6 +41,7 @@ export class OutputBuffer {
   readonly #tail: TailBuffer
   /** `null` = the store has the first bytes. */
   #start: StartBuffer | null
+  readonly #startBytes: number
   /** The store has all bytes before this position, as far as this node knows. */
   #storedTo = 0
   #timer: {timer: Timer; dueAt: number} | null = null
@@ -49,8 +55,10 @@ export class OutputBuffer {
 
   constructor(options: OutputBufferOptions) {
     this.#options = options
-    this.#tail = new TailBuffer(options.keepBytes)
-    this.#start = new StartBuffer(Math.min(options.startBytes, options.keepBytes))
+    const {outputTailBytes, outputStartBytes} = options.limits
+    this.#tail = new TailBuffer(outputTailBytes)
+    this.#startBytes = Math.min(outputStartBytes, outputTailBytes)
+    this.#start = new StartBuffer(this.#startBytes)
   }
 
   write(bytes: Uint8Array): void {
@@ -86,17 +94,18 @@ export class OutputBuffer {
 
   #noteStored({offset, bytes, start}: Pick<OutputAppend, 'offset' | 'bytes' | 'start'>): void {
     if (offset <= this.#storedTo) this.#storedTo = offset + bytes.length
-    const {startBytes, keepBytes} = this.#options
-    if (start !== undefined || this.#storedTo >= Math.min(startBytes, keepBytes)) this.#start = null
+    if (start !== undefined || this.#storedTo >= this.#startBytes) this.#start = null
   }
 
   #scheduleFlush(): void {
     if (this.#flushing !== null || this.#closed || this.#isRefused) return
     if (this.#tail.heldBytes === 0) return
-    const {clock, flushBytes, flushMs, pauseMs} = this.#options
+    const {clock, limits} = this.#options
     const now = clock.monotonicMs()
-    const isFull = this.#tail.heldBytes >= flushBytes
-    const dueAt = isFull ? Math.max(now, this.#flushedAt + pauseMs) : now + flushMs
+    const isFull = this.#tail.heldBytes >= limits.outputFlushBytes
+    const dueAt = isFull
+      ? Math.max(now, this.#flushedAt + limits.outputPauseMs)
+      : now + limits.outputFlushMs
     if (this.#timer !== null) {
       if (this.#timer.dueAt <= dueAt) return
       this.#timer.timer.cancel()
@@ -109,12 +118,12 @@ export class OutputBuffer {
   }
 
   async #flush(): Promise<void> {
-    const {clock, events, append, key, token, jobName} = this.#options
+    const {clock, events, appends, key, token, jobName} = this.#options
     const chunk = this.#take()
     this.#flushing = chunk.bytes
     const totalBytes = this.#tail.totalBytes
     try {
-      if (await append({key, token, ...chunk})) {
+      if (await appends.add({key, token, ...chunk})) {
         this.#noteStored(chunk)
         events.emit('execution_output', {
           job: jobName,

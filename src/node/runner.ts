@@ -6,20 +6,24 @@
  * node's next incarnation releases the claim. If it was recorded, and until its finish, that incarnation ends
  * it as `lost`. So does the leader, which has no record of starts.
  */
+import type {Limits} from '../config/limits.ts'
 import {claimId, type ExecutionClaim, executionId} from '../core/execution.ts'
+import {BatchQueue} from '../lib/batch-queue.ts'
 import type {Loop, Service} from '../lib/loop.ts'
 import type {Step} from '../core/steps.ts'
 import type {Events} from '../ports/events.ts'
-import type {NodeStore} from '../ports/node-store.ts'
+import type {NodeStore, OutputAppend} from '../ports/node-store.ts'
 import type {Clock, Random, Timer, Wakeup} from '../ports/runtime.ts'
 import {ClaimPace, type ClaimPaceOptions} from './claim-pace.ts'
+import {commitBatch, type CommitLimits} from './finisher.ts'
 import {ExecutionRun, type ExecutionRunOptions} from './execution-run.ts'
 import {Slots} from './slots.ts'
 import {stepLoop} from './step-loop.ts'
 import type {ClaimUpkeep, HeldClaims} from './stored-claims.ts'
 
-export interface RunnerOptions extends ExecutionRunOptions, ClaimPaceOptions, ClaimUpkeep {
-  readonly store: Pick<NodeStore, 'claim' | 'verifyClaims' | 'cancelled'>
+export interface RunnerOptions
+  extends Omit<ExecutionRunOptions, 'appends'>, ClaimPaceOptions, ClaimUpkeep {
+  readonly store: Pick<NodeStore, 'claim' | 'verifyClaims' | 'cancelled' | 'appendOutput'>
   readonly clock: Clock
   readonly random: Random
   readonly wakeup: Wakeup
@@ -28,30 +32,36 @@ export interface RunnerOptions extends ExecutionRunOptions, ClaimPaceOptions, Cl
   readonly incarnation: string
   /** Executions running at once. */
   readonly slots: number
-  /** An execution that waits for a slot longer than this is released. */
-  readonly aheadMaxMs: number
-  /** A claim older than this is verified before its execution starts. */
-  readonly claimFreshMs: number
   /** Claims revoked since the last call, as found elsewhere. */
   readonly revoked?: () => readonly ExecutionClaim[]
-  readonly pollMs: number
-  /**
-   * Longest wait of a drain for a store that does not take the results, or for a command that does not end.
-   * The next incarnation then ends these executions.
-   */
-  readonly drainTimeoutMs: number
-  /** The same for a forced stop, and for a drain that cannot reach the store. */
-  readonly forceStopTimeoutMs: number
+  readonly limits: RunnerLimits
   /** Absent = no other node can run this node's executions while it is disconnected from the store. */
   readonly disconnection?: Disconnection
 }
+
+/**
+ * `claimAheadMs`: an execution that waits for a slot longer than this is released. `drainTimeoutMs`: longest
+ * wait of a drain for a store that does not take the results, or for a command that does not end. The next
+ * incarnation then ends these executions. `forceStopTimeoutMs`: the same for a forced stop, and for a drain
+ * that cannot reach the store. `disconnectedMs`: then executions end if their job is `on_disconnect: stop`.
+ */
+export type RunnerLimits = CommitLimits &
+  ExecutionRunOptions['limits'] &
+  ClaimPaceOptions['limits'] &
+  Pick<
+    Limits,
+    | 'claimAheadMs'
+    | 'claimFreshMs'
+    | 'pollMs'
+    | 'drainTimeoutMs'
+    | 'forceStopTimeoutMs'
+    | 'disconnectedMs'
+  >
 
 /** Connection of this node to the cluster. */
 export interface Disconnection {
   /** Time since the newest acknowledged heartbeat. */
   readonly forMs: () => number
-  /** After this time, executions end if their job is `on_disconnect: stop`. */
-  readonly limitMs: number
   /**
    * True if a node that stops need not wait for the store: it is unreachable now, and the results are on disk
    * for the next incarnation.
@@ -74,7 +84,7 @@ const AFTER_PAUSE_MS = 2_000
 export const FINISHING_PER_SLOT_MAX = 4
 
 export class Runner implements Service {
-  readonly #options: RunnerOptions
+  readonly #options: RunnerOptions & ExecutionRunOptions
   readonly #claims: Loop
   readonly #cancels: Loop
   readonly #releases: Loop
@@ -100,8 +110,13 @@ export class Runner implements Service {
   #isCutOff = false
 
   constructor(options: RunnerOptions) {
-    this.#options = options
-    const {clock, events, disconnection, slots} = options
+    const {clock, events, store, limits, disconnection, slots} = options
+    const appends = new BatchQueue<OutputAppend, boolean>({
+      clock,
+      ...commitBatch(limits),
+      flush: (items) => store.appendOutput(items),
+    })
+    this.#options = {...options, appends}
     this.#slots = new Slots(slots)
     this.#pace = new ClaimPace(options)
     const loop = (name: Step, step: () => Promise<number>) => stepLoop(name, {clock, events, step})
@@ -162,7 +177,7 @@ export class Runner implements Service {
   /** Force stop: kills all executions. A drain in progress then ends after a shorter timeout. */
   killAll(): void {
     this.#stopAll('kill')
-    if (this.#isDraining) this.#drainWithin(this.#options.forceStopTimeoutMs)
+    if (this.#isDraining) this.#drainWithin(this.#options.limits.forceStopTimeoutMs)
   }
 
   async stop(): Promise<void> {
@@ -170,7 +185,8 @@ export class Runner implements Service {
   }
 
   async #claim(): Promise<number> {
-    const {store, clock, random, nodeId, incarnation, pollMs} = this.#options
+    const {store, clock, random, nodeId, incarnation} = this.#options
+    const {pollMs} = this.#options.limits
     const room = this.#pace.countOf(this.#room())
     const pauseMs = this.#pace.pauseMs(this.#room())
     if (pauseMs > 0) return pauseMs
@@ -239,8 +255,8 @@ export class Runner implements Service {
   }
 
   #isFresh(run: ExecutionRun): boolean {
-    const {clock, claimFreshMs} = this.#options
-    return !run.isDoubtful && clock.monotonicMs() - run.claimedAt <= claimFreshMs
+    const {clock, limits} = this.#options
+    return !run.isDoubtful && clock.monotonicMs() - run.claimedAt <= limits.claimFreshMs
   }
 
   #slotFreed(run: ExecutionRun): void {
@@ -261,11 +277,11 @@ export class Runner implements Service {
    * cordoned, everything that waits.
    */
   async #release(): Promise<number> {
-    const {clock, release, aheadMaxMs} = this.#options
+    const {clock, release, limits} = this.#options
     if (release === undefined) return Infinity
     const now = clock.monotonicMs()
-    const runs = this.#slots.takeAhead(this.#releasesAll ? now : now - aheadMaxMs)
-    if (runs.length === 0) return aheadMaxMs
+    const runs = this.#slots.takeAhead(this.#releasesAll ? now : now - limits.claimAheadMs)
+    if (runs.length === 0) return limits.claimAheadMs
     for (const run of runs) this.#releasing.add(run)
     try {
       const released = await release(runs.map(({claim}) => claim))
@@ -292,22 +308,22 @@ export class Runner implements Service {
 
   /** Returns whether the claim is active. Waits while the store cannot give a fresh answer. */
   async #verify(run: ExecutionRun): Promise<boolean> {
-    const {store, clock, events, claimFreshMs, pollMs} = this.#options
+    const {store, clock, events, limits} = this.#options
     for (;;) {
       try {
         const sentAt = clock.monotonicMs()
         const [status] = await store.verifyClaims([run.claim])
         if (status !== 'active') return false
-        if (clock.monotonicMs() - sentAt <= claimFreshMs) return true
+        if (clock.monotonicMs() - sentAt <= limits.claimFreshMs) return true
       } catch (error) {
         events.emit('step_failed', {step: 'verify', message: String(error)})
-        await new Promise<void>((resolve) => clock.after(pollMs, resolve))
+        await new Promise<void>((resolve) => clock.after(limits.pollMs, resolve))
       }
     }
   }
 
   async #cancel(): Promise<number> {
-    const {store, nodeId, pollMs, revoked} = this.#options
+    const {store, nodeId, limits, revoked} = this.#options
     for (const claim of revoked?.() ?? []) this.#slots.get(claim)?.revoke()
     if (!this.#slots.isEmpty) {
       const ids = new Set((await store.cancelled(nodeId)).map(executionId))
@@ -317,7 +333,7 @@ export class Runner implements Service {
     const foreign = (await this.#options.compareClaims?.(() => this.#held())) ?? []
     for (const claim of foreign) this.#slots.get(claim)?.revoke()
     this.#fillSlots()
-    return pollMs
+    return limits.pollMs
   }
 
   #held(): HeldClaims {
@@ -330,9 +346,9 @@ export class Runner implements Service {
    * node cannot learn that its claims were revoked. After a pause of this process the next heartbeat shows
    * whether it is disconnected at all.
    */
-  async #checkDisconnection({forMs, limitMs}: Disconnection): Promise<number> {
+  async #checkDisconnection({forMs}: Disconnection): Promise<number> {
     this.#updateDrainDeadline()
-    const leftMs = limitMs - forMs()
+    const leftMs = this.#options.limits.disconnectedMs - forMs()
     const wasCutOff = this.#isCutOff
     this.#isCutOff = leftMs <= 0
     if (leftMs > 0) return this.#isDraining ? Math.min(leftMs, DISCONNECTION_CHECK_MS) : leftMs
@@ -368,9 +384,9 @@ export class Runner implements Service {
     if (!this.#isDraining) return
     const hasEnded = this.#slots.runningCount === 0
     if (!hasEnded && this.#stopSignal === null) return
-    const {drainTimeoutMs, forceStopTimeoutMs, disconnection} = this.#options
+    const {limits, disconnection} = this.#options
     const isUnreachable = hasEnded && disconnection?.mayLeave() === true
-    this.#drainWithin(isUnreachable ? forceStopTimeoutMs : drainTimeoutMs)
+    this.#drainWithin(isUnreachable ? limits.forceStopTimeoutMs : limits.drainTimeoutMs)
   }
 
   /** Sets the drain deadline, or makes it earlier; never later. */

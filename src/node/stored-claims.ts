@@ -2,6 +2,7 @@
  * Claims of a server's node in the store: releases, and a comparison such as servers make for agents. It ends
  * claims that no process would ever run, after a reply that was lost or late. It stops no process.
  */
+import type {Limits} from '../config/limits.ts'
 import {claimId, type ExecutionClaim} from '../core/execution.ts'
 import type {ActiveClaim, MemberStore, NodeStore} from '../ports/node-store.ts'
 import type {Clock} from '../ports/runtime.ts'
@@ -32,20 +33,20 @@ export interface ClaimUpkeep {
 
 export interface ClaimUpkeepDeps extends Omit<RecoverDeps, 'store'> {
   readonly clock: Pick<Clock, 'monotonicMs'>
+  readonly limits: Pick<Limits, 'claimVerifyMs'>
   readonly store: Pick<MemberStore, 'activeClaims' | 'releaseClaims'> &
     Pick<NodeStore, 'finish' | 'verifyClaims'>
 }
 
-/** Upkeep on a server. The claims are compared every `everyMs`. */
+/** Upkeep on a server. */
 export function claimUpkeep(
   deps: ClaimUpkeepDeps,
   {id: nodeId, incarnation}: {readonly id: string; readonly incarnation: string},
-  everyMs: number,
 ): ClaimUpkeep {
-  const {store, clock} = deps
+  const {store, clock, limits} = deps
   let comparedAt = clock.monotonicMs()
   const compareClaims: ClaimUpkeep['compareClaims'] = async (held) => {
-    if (clock.monotonicMs() - comparedAt < everyMs) return []
+    if (clock.monotonicMs() - comparedAt < limits.claimVerifyMs) return []
     const active = await store.activeClaims({nodeId, incarnation})
     comparedAt = clock.monotonicMs()
     const {claims, pendingToken} = held()

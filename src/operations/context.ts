@@ -3,6 +3,7 @@
  * composition root provides it, tests provide small fakes. An operation reaches data only through the store
  * and starts or stops no process itself.
  */
+import type {Limits} from '../config/limits.ts'
 import type {StringMap} from '../core/job.ts'
 import type {SecretVault} from '../platform/secret-vault.ts'
 import type {Events} from '../ports/events.ts'
@@ -48,16 +49,13 @@ export interface OperationsDependencies {
     defaultTimezone(): string
     /** Absolute path. Backup files are written here while they are sent. */
     readonly dataDirectory: string
-    /** Limit for one job in a restore file: the limit of a submit. */
-    readonly jobBytesMax: number
     /** Run requests of one caller for one job. */
     readonly runsPerMinute: number
     /** Idle time of sessions of browsers. */
     readonly sessionIdleMs: number
     readonly sessionMaxMs: number
-    /** Deadline of a drain that names none, and the longest one. */
-    readonly drainDeadlineMs: number
-    readonly drainDeadlineMaxMs: number
+    /** `bodyBytesMax`: also of one job in a restore file. */
+    readonly limits: Pick<Limits, 'bodyBytesMax' | 'drainDeadlineMs' | 'drainDeadlineMaxMs'>
     /** There is a token: in the configuration or stored. */
     readonly tokenConfigured: boolean
     readonly runsAsRoot: boolean

@@ -97,7 +97,7 @@ function deadlineOf({kind, deadlineMs, deadline = null}: AskedScheduling): numbe
 
 function boundedChange(
   asked: AskedScheduling,
-  {drainDeadlineMs, drainDeadlineMaxMs}: OperationsContext['settings'],
+  {limits: {drainDeadlineMs, drainDeadlineMaxMs}}: OperationsContext['settings'],
 ): SchedulingChange {
   const {kind} = asked
   const deadlineMs = deadlineOf(asked)

@@ -88,7 +88,7 @@ export function createRestore(context: OperationsContext) {
     const {caller, actor, disabled} = call
     const tagCheck = await openTagCheck(() => store.members())
     const decoder = new RestoreDecoder(context, call, tagCheck, await store.secrets())
-    await decodeFile(await call.openFile(), settings.jobBytesMax, decoder)
+    await decodeFile(await call.openFile(), settings.limits.bodyBytesMax, decoder)
     const options = {disabled, defaultOwner: caller.name, actor}
     const result = await store.restore(decoder.entries, options)
     if (result.kind === 'paused') throw submissionsPaused()

@@ -4,7 +4,7 @@
  * docs/reference/processors.md.
  */
 import type {StringMap} from '../core/job.ts'
-import type {OutputSink, Run} from './executor.ts'
+import type {Run} from './executor.ts'
 
 export interface ProcessorRun {
   readonly run: Run
@@ -30,24 +30,3 @@ export interface Processor {
   check(config: StringMap): readonly string[]
   open(request: ProcessorRun): Promise<ProcessorStream>
 }
-
-/** The result of the chain after the command has ended. */
-export interface ChainEnd {
-  /** Line stored in place of the output, without a newline; `null` = the output is stored. */
-  readonly line: string | null
-  /** Errors of the processors, whole lines; `''` = none. Shown after the output. */
-  readonly foot: string
-}
-
-/** Passes the output of one execution through its processors, in the order of the definition. */
-export interface OutputChain extends OutputSink {
-  /** Called once, after the last write. Never rejects. */
-  end(end: {readonly outcome: string; readonly exitCode: number | null}): Promise<ChainEnd>
-}
-
-/** Opens the chain of one execution; `keep` receives the output to store. Never throws: see `foot`. */
-export type OpenChain = (
-  processors: Readonly<Record<string, StringMap>>,
-  run: Run,
-  keep: OutputSink,
-) => OutputChain

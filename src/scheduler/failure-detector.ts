@@ -3,6 +3,7 @@
  * `lost`. Writes run in loops of their own: a slow write must not pause detection, because a pause restarts
  * every silence window.
  */
+import type {Limits} from '../config/limits.ts'
 import {FailureDetector, type FailureLimits} from '../core/failure-detector.ts'
 import type {MemberRecord} from '../core/node.ts'
 import {AssertionFailed} from '../lib/assert.ts'
@@ -15,8 +16,7 @@ import {leaderLoop, type TermOptions} from './leader-loop.ts'
 
 export interface FailureDetectorOptions extends MarkLostDeps, TermOptions {
   readonly store: MarkLostDeps['store'] & Pick<MemberStore, 'members' | 'failMember'>
-  readonly limits: FailureLimits
-  readonly intervalMs: number
+  readonly limits: FailureLimits & Pick<Limits, 'failureDetectorIntervalMs'>
 }
 
 export class FailureDetectorService implements Service {
@@ -33,7 +33,7 @@ export class FailureDetectorService implements Service {
       step: () => this.#detect(),
       onFailure: () => this.#detector.interrupted(),
     })
-    const retryMs = options.intervalMs
+    const retryMs = options.limits.failureDetectorIntervalMs
     this.#markFailed = new NodeFailureHandler({
       ...options,
       step: 'mark_failed',
@@ -60,14 +60,14 @@ export class FailureDetectorService implements Service {
 
   /** Reads members and nothing else: any other failure or delay here would count as a pause. */
   async #detect(): Promise<number> {
-    const {store, clock, intervalMs} = this.#options
+    const {store, clock, limits} = this.#options
     const members = await store.members()
     const {failed, lost} = this.#detector.look(members, clock.monotonicMs())
     const byId = new Map(members.map((member) => [member.id, member]))
     this.#markFailed.replaceMembers(failed.map((id) => byId.get(id)!))
     // A silent incarnation can claim nothing more, so its executions are ended once.
     this.#markLost.replaceMembers(lost.map((id) => byId.get(id)!))
-    return intervalMs
+    return limits.failureDetectorIntervalMs
   }
 
   async #fail({id: nodeId, name, incarnation, heartbeatAt}: MemberRecord): Promise<void> {

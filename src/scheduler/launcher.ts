@@ -8,6 +8,7 @@
  * rows are durable and the pending executions wait for their nodes. Notifications after the commit may be
  * lost: polling finds the work. Events are emitted at most once: never if the commit's reply is lost.
  */
+import type {Limits} from '../config/limits.ts'
 import type {ClockGuard} from '../core/clock-guard.ts'
 import type {LaunchSettings} from '../core/firing.ts'
 import type {DueDecision, RequestDecision} from '../core/launch-record.ts'
@@ -44,29 +45,28 @@ export interface LauncherOptions extends TermOptions {
   readonly wakeup: Wakeup
   /** Shared by all terms of this process. */
   readonly clockGuard: ClockGuard
-  /** How long a step of the clock must stand, for the event. */
-  readonly clockConfirmMs: number
-  /** A step back of the store's clock by this much may have left waits in the future. */
-  readonly clockStepMs: number
   /** Version of this process's time zone data. */
   readonly zoneData: string
   readonly defaultTarget: DefaultTarget
   readonly lateAfterMs: number
   readonly targetWaitMs: number
-  readonly catchUpMax: number
-  /** A job with this many launches that have not started gets no further ones. */
-  readonly queuedMax: number
-  /** Jobs or requests decided in one transaction. */
-  readonly batchMax: number
-  /** Due jobs decided in the first transaction of a round: nodes start them while it decides the others. */
-  readonly firstBatchMax: number
+  /** More due jobs than `burstMin` are a burst: to record them has precedence over starting commands. */
+  readonly hasBursts: boolean
   /**
-   * More due jobs than this are a burst: to record them has precedence over starting commands. `null` = there
-   * are no bursts.
+   * `clockStepMs`: a step back of the store's clock by this much may have left waits in the future.
+   * `queuedPerJobMax`: a job with so many launches that have not started gets no further ones.
    */
-  readonly burstMin: number | null
-  /** Longest wait between passes without a notification. */
-  readonly pollMs: number
+  readonly limits: Pick<
+    Limits,
+    | 'clockConfirmMs'
+    | 'clockStepMs'
+    | 'catchUpMax'
+    | 'queuedPerJobMax'
+    | 'launchBatchMax'
+    | 'launchFirstMax'
+    | 'burstMin'
+    | 'pollMs'
+  >
 }
 
 /** Pause after a conflict: immediate to a person, yet no busy loop if the conflict persists. */
@@ -122,14 +122,14 @@ export class Launcher implements Service {
     this.#upkeep = new SettingsUpkeep(options)
     this.#rounds = new RequestRounds({
       clock: options.clock,
-      pollMs: options.pollMs,
+      limits: options.limits,
       decidePage: (afterGroup) => this.#decidePage(afterGroup),
       candidates: () => options.store.candidates(),
     })
     this.#loop = leaderLoop('launch', options, {
       step: () => this.#pass(),
       // Jobs that fell due while the store was unavailable are late already.
-      backoffMaxMs: options.pollMs,
+      backoffMaxMs: options.limits.pollMs,
     })
   }
 
@@ -146,7 +146,7 @@ export class Launcher implements Service {
 
   async #pass(): Promise<number> {
     if (!(await this.#prepare())) return 0
-    const {clock, events, pollMs} = this.#options
+    const {clock, events, limits} = this.#options
     const beganAt = clock.monotonicMs()
     this.#hadConflict = this.#hasConflict
     this.#hasConflict = false
@@ -167,15 +167,20 @@ export class Launcher implements Service {
       const pauseMs = this.#hadConflict ? CONFLICT_REPEATED_PAUSE_MS : CONFLICT_PAUSE_MS
       return Math.max(CONFLICT_PAUSE_MS, Math.min(pauseMs, due.nextInMs))
     }
-    return Math.min(pollMs, Math.max(0, nextDueAt - endedAt), requests.nextInMs)
+    return Math.min(limits.pollMs, Math.max(0, nextDueAt - endedAt), requests.nextInMs)
   }
 
   /** Nothing is decided before all jobs are planned with the same time zone data. False = not done yet. */
   async #prepare(): Promise<boolean> {
-    const {store, term, zoneData, batchMax, events} = this.#options
+    const {store, term, zoneData, limits, events} = this.#options
     if (this.#replanAfter !== null) {
       const after = this.#replanAfter
-      this.#replanAfter = await store.replan({term, zoneData, after, limit: batchMax})
+      this.#replanAfter = await store.replan({
+        term,
+        zoneData,
+        after,
+        limit: limits.launchBatchMax,
+      })
       if (this.#replanAfter !== null) return false
     }
     if (this.#mayHaveFutureWaits) {
@@ -187,8 +192,9 @@ export class Launcher implements Service {
   }
 
   async #decidePage(afterGroup: number): Promise<RequestPage> {
-    const {store, clock, clockGuard, batchMax, lateAfterMs, catchUpMax} = this.#options
-    const request = {afterGroup, limit: batchMax, catchUp: {lateAfterMs, catchUpMax}}
+    const {store, clock, clockGuard, lateAfterMs} = this.#options
+    const {launchBatchMax: limit, catchUpMax} = this.#options.limits
+    const request = {afterGroup, limit, catchUp: {lateAfterMs, catchUpMax}}
     const {now, settings, requests} = await store.loadRequests(request)
     if (requests.length === 0) return {rows: 0, count: 0, last: afterGroup, next: null}
     const last = requests.at(-1)!.launch.group
@@ -206,12 +212,12 @@ export class Launcher implements Service {
         ({group}) => isolated.get(group)!,
         (some) => this.#apply([], some, settings),
       )
-    const next = requests.length < batchMax ? null : last
+    const next = requests.length < limit ? null : last
     return {rows: requests.length, count: decisions.length, last, next}
   }
 
   async #decideDue(): Promise<{count: number; nextInMs: number}> {
-    const {clock, pollMs} = this.#options
+    const {clock, limits} = this.#options
     const {page, loadedAt} = this.#takeAhead() ?? this.#load()
     const loaded = await page
     if (!loaded.settings.isPlanned) {
@@ -244,17 +250,18 @@ export class Launcher implements Service {
     const leastMs = jobs.length === 0 ? 1 : 0
     return {
       count: jobs.length,
-      nextInMs: Math.min(pollMs, Math.max(leastMs, soonest - now - passMs)),
+      nextInMs: Math.min(limits.pollMs, Math.max(leastMs, soonest - now - passMs)),
     }
   }
 
   /** Loads the page of due jobs that begins at `#dueAfter`. */
   #load(): LoadingPage {
-    const {store, clock, batchMax, firstBatchMax, queuedMax, burstMin} = this.#options
+    const {store, clock, hasBursts, limits} = this.#options
     const loadedAt = clock.monotonicMs()
     const after = this.#dueAfter
-    const limit = after === null ? firstBatchMax : batchMax
-    const counting = this.#isSaturated ? {queuedMax} : {}
+    const limit = after === null ? limits.launchFirstMax : limits.launchBatchMax
+    const counting = this.#isSaturated ? {queuedMax: limits.queuedPerJobMax} : {}
+    const burstMin = hasBursts ? limits.burstMin : null
     const page = store.loadDue({limit, after, burstMin, ...counting})
     // The pass that takes it gets its error.
     void Promise.allSettled([page])
@@ -316,20 +323,20 @@ export class Launcher implements Service {
 
   /** The store's time, or the time before a step ahead that has not stood for long. */
   #trustedNow(now: number): number {
-    const {clock, clockGuard, clockConfirmMs, clockStepMs, events} = this.#options
-    if (now < this.#lookedAt - clockStepMs) this.#mayHaveFutureWaits = true
+    const {clock, clockGuard, limits, events} = this.#options
+    if (now < this.#lookedAt - limits.clockStepMs) this.#mayHaveFutureWaits = true
     this.#lookedAt = now
     const trustedNow = clockGuard.trustedNow(now, clock.monotonicMs())
     const {heldMs} = clockGuard
     if (heldMs > 0 && !this.#isHeld)
-      events.emit('clock_held', {by_ms: Math.round(heldMs), for_ms: clockConfirmMs})
+      events.emit('clock_held', {by_ms: Math.round(heldMs), for_ms: limits.clockConfirmMs})
     this.#isHeld = heldMs > 0
     return trustedNow
   }
 
   async #context(now: number, {defaultZone, pauses}: LaunchSettings): Promise<PassContext> {
     const {store, random, defaultTarget} = this.#options
-    const {lateAfterMs, targetWaitMs, catchUpMax, queuedMax} = this.#options
+    const {lateAfterMs, targetWaitMs, limits} = this.#options
     const placed = this.#placed
     const {candidates: free, cordoned} = splitCordoned(await store.candidates())
     const nodes = free.map((node) => ({...node, load: node.load + (placed.get(node.id) ?? 0)}))
@@ -341,8 +348,8 @@ export class Launcher implements Service {
       defaultTarget,
       lateAfterMs,
       targetWaitMs,
-      catchUpMax,
-      queuedMax,
+      catchUpMax: limits.catchUpMax,
+      queuedMax: limits.queuedPerJobMax,
       candidates: nodes,
       cordoned,
       loads: new Map(),

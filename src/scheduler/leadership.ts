@@ -10,6 +10,7 @@
  *   connection of the holder open, and then closed for a while without a renewal, the holder is most likely
  *   dead. A live one renews as soon as it loses that connection. If it is not dead, it is fenced.
  */
+import type {Limits} from '../config/limits.ts'
 import type {Loop, Service} from '../lib/loop.ts'
 import {stepLoop} from '../node/step-loop.ts'
 import type {Events} from '../ports/events.ts'
@@ -26,14 +27,14 @@ export interface LeadershipOptions {
   readonly nodeName: string
   /** Incarnation: random for each process start, never the host name. */
   readonly holder: string
-  readonly leaseTtlMs: number
-  readonly renewEveryMs: number
-  /** Interval at which a follower tries to acquire the lease: bounds the time without a leader. */
-  readonly acquireEveryMs: number
-  /** The trust ends this long before the lease expires. */
-  readonly trustMarginMs: number
-  /** The holder's connection must be closed for this long before a candidate takes the lease. */
-  readonly closedMs: number
+  /**
+   * `leaseAcquireEveryMs`: bounds the time without a leader. `leaseClosedMs`: the holder's connection must be
+   * closed for this long before a candidate takes the lease.
+   */
+  readonly limits: Pick<
+    Limits,
+    'leaseTtlMs' | 'leaseRenewMs' | 'leaseAcquireEveryMs' | 'leaseMarginMs' | 'leaseClosedMs'
+  >
   /** Called with the approximate time of the store, when a lease held by another node was read. */
   readonly onStoreTime?: (now: number) => void
   /** Services that run exactly as long as a term. A service that gets `TermOver` calls `onTermOver`. */
@@ -70,13 +71,13 @@ export class Leadership implements Service {
 
   constructor(options: LeadershipOptions) {
     this.#options = options
-    const {clock, events, acquireEveryMs} = options
+    const {clock, events, limits} = options
     this.#loop = stepLoop('leadership', {
       clock,
       events,
       step: () => this.#acquireOrRenew(),
       // After an outage of the store the cluster gets a leader without delay.
-      backoffMaxMs: acquireEveryMs,
+      backoffMaxMs: limits.leaseAcquireEveryMs,
     })
   }
 
@@ -112,22 +113,28 @@ export class Leadership implements Service {
   async #acquireOrRenew(): Promise<number> {
     await this.#ending
     await (this.#term === null ? this.#acquire() : this.#renew(this.#term))
-    return this.#term === null ? this.#acquireInMs() : this.#options.renewEveryMs
+    return this.#term === null ? this.#acquireInMs() : this.#options.limits.leaseRenewMs
   }
 
   /** Sooner than usual if the lease of a closed connection may be taken earlier. */
   #acquireInMs(): number {
-    const {clock, acquireEveryMs, closedMs} = this.#options
+    const {clock, limits} = this.#options
     const closedSince = this.#watched?.closedSince ?? null
-    if (closedSince === null) return acquireEveryMs
-    return Math.min(acquireEveryMs, Math.max(0, closedSince + closedMs - clock.monotonicMs()))
+    if (closedSince === null) return limits.leaseAcquireEveryMs
+    const closedInMs = closedSince + limits.leaseClosedMs - clock.monotonicMs()
+    return Math.min(limits.leaseAcquireEveryMs, Math.max(0, closedInMs))
   }
 
   async #acquire(): Promise<void> {
-    const {store, clock, holder, nodeId, leaseTtlMs, events, nodeName} = this.#options
+    const {store, clock, holder, nodeId, limits, events, nodeName} = this.#options
     const sentAt = clock.monotonicMs()
     const unchanged = this.#unchanged(sentAt)
-    const lease = await store.acquireLease({holder, nodeId, ttlMs: leaseTtlMs, unchanged})
+    const lease = await store.acquireLease({
+      holder,
+      nodeId,
+      ttlMs: limits.leaseTtlMs,
+      unchanged,
+    })
     if (lease === null) return this.#watch()
     this.#watched = null
     this.#acquiredTerm = lease.term
@@ -147,12 +154,12 @@ export class Leadership implements Service {
 
   /** The watched lease, if it may be acquired before its expiry; else `null`. */
   #unchanged(now: number): HeldLease | null {
-    const {leaseTtlMs, trustMarginMs, closedMs} = this.#options
+    const {leaseTtlMs, leaseMarginMs, leaseClosedMs} = this.#options.limits
     const watched = this.#watchedAt(now)
     if (watched === null) return null
     const {lease, since, closedSince} = watched
-    const isUntrusted = now - since >= leaseTtlMs + trustMarginMs
-    const isClosed = closedSince !== null && now - closedSince >= closedMs
+    const isUntrusted = now - since >= leaseTtlMs + leaseMarginMs
+    const isClosed = closedSince !== null && now - closedSince >= leaseClosedMs
     return isUntrusted || isClosed ? lease : null
   }
 
@@ -164,7 +171,7 @@ export class Leadership implements Service {
     this.#watched = observed === null ? null : observe(this.#watchedAt(seenAt), observed, seenAt)
     // The lease is in force, so it was renewed less than its TTL ago.
     if (observed !== null)
-      this.#options.onStoreTime?.(observed.expiresAt - this.#options.leaseTtlMs)
+      this.#options.onStoreTime?.(observed.expiresAt - this.#options.limits.leaseTtlMs)
   }
 
   /**
@@ -173,15 +180,19 @@ export class Leadership implements Service {
    */
   #watchedAt(now: number): WatchedLease | null {
     if (this.#watched === null) return null
-    return now - this.#watched.until <= 2 * this.#options.renewEveryMs ? this.#watched : null
+    return now - this.#watched.until <= 2 * this.#options.limits.leaseRenewMs ? this.#watched : null
   }
 
   async #renew(term: Term): Promise<void> {
-    const {store, clock, holder, leaseTtlMs} = this.#options
+    const {store, clock, holder, limits} = this.#options
     const sentAt = clock.monotonicMs()
     let renewed: boolean
     try {
-      renewed = await store.renewLease({term: term.number, holder, ttlMs: leaseTtlMs})
+      renewed = await store.renewLease({
+        term: term.number,
+        holder,
+        ttlMs: limits.leaseTtlMs,
+      })
     } catch (error) {
       if (error instanceof TermOver) return this.#end('term over')
       throw error
@@ -194,8 +205,8 @@ export class Leadership implements Service {
   }
 
   #trustLeftMs(sentAt: number): number {
-    const {clock, leaseTtlMs, trustMarginMs} = this.#options
-    return sentAt + leaseTtlMs - trustMarginMs - clock.monotonicMs()
+    const {clock, limits} = this.#options
+    return sentAt + limits.leaseTtlMs - limits.leaseMarginMs - clock.monotonicMs()
   }
 
   #trustFor(trustMs: number): Timer {

@@ -5,6 +5,7 @@
  * Crash points: the moves are one transaction and the ends another; the next pass decides again about the
  * executions that are left.
  */
+import type {Limits} from '../config/limits.ts'
 import type {ClockGuard} from '../core/clock-guard.ts'
 import {decideReassignment, type StuckExecution} from '../core/reassign.ts'
 import {splitCordoned} from '../core/node.ts'
@@ -24,11 +25,10 @@ export interface ReassignerOptions extends TermOptions {
   readonly random: Random
   readonly wakeup: Wakeup
   readonly defaultTarget: DefaultTarget
-  /** A pending execution unclaimed for this long gets a new node. */
-  readonly unclaimedMs: number
   /** Wait for a node that is gone, if no other node may run its executions. */
   readonly targetWaitMs: number
-  readonly intervalMs: number
+  /** `claimRepickMs`: a pending execution unclaimed for this long gets a new node. */
+  readonly limits: Pick<Limits, 'claimRepickMs' | 'failureDetectorIntervalMs'>
 }
 
 /** Executions moved or ended in one transaction. */
@@ -85,13 +85,14 @@ export class Reassigner implements Service {
 
   /** Reassigns a page of the round that is due. */
   async #reassign(): Promise<number> {
-    const {clock, intervalMs} = this.#options
+    const {clock, limits} = this.#options
     const beganAt = clock.monotonicMs()
     const round = [this.#gone, this.#all].find(({dueAt}) => beganAt >= dueAt)
     if (round !== undefined) {
       await this.#decidePage(round)
       const endedAt = clock.monotonicMs()
       const tookMs = endedAt - beganAt
+      const intervalMs = limits.failureDetectorIntervalMs
       const burstMs = this.#bursts.leftMs > 0 ? BURST_PAUSE_MS : 0
       const pauseMs = round.of === 'all' ? Math.max(PAUSE_FACTOR * tookMs, burstMs) : 0
       round.dueAt = endedAt + (round.after === null ? Math.max(intervalMs, pauseMs) : pauseMs)
@@ -100,12 +101,12 @@ export class Reassigner implements Service {
   }
 
   async #decidePage(round: Round): Promise<void> {
-    const {store, clock, clockGuard, unclaimedMs} = this.#options
+    const {store, clock, clockGuard, limits} = this.#options
     const {candidates} = splitCordoned(await store.candidates())
     // If no node has a free slot, skip the scan: under load many launches wait.
     const canMove = candidates.some(({load, slots}) => load < slots)
-    const request = {unclaimedMs, canMove, after: round.after, limit: BATCH_MAX, of: round.of}
-    const loaded = await store.loadStuck(request)
+    const page = {canMove, after: round.after, limit: BATCH_MAX, of: round.of}
+    const loaded = await store.loadStuck({...page, unclaimedMs: limits.claimRepickMs})
     const now = clockGuard.trustedNow(loaded.now, clock.monotonicMs())
     this.#lookedSince ??= now
     if (loaded.executions.length > 0) await this.#decide(loaded.executions, now, this.#lookedSince)

@@ -3,6 +3,7 @@
  * visited again in rounds: soon while they are few, and with pauses while they are very many, so that
  * reading them never keeps the leader or the store busy. A change of the nodes begins a round at once.
  */
+import type {Limits} from '../config/limits.ts'
 import type {Candidate} from '../core/node.ts'
 import type {Clock} from '../ports/runtime.ts'
 
@@ -11,7 +12,7 @@ export interface RequestRoundsOptions {
   /** Decides the pending launches after this number, in order. */
   readonly decidePage: (afterGroup: number) => Promise<RequestPage>
   readonly candidates: () => Promise<readonly Candidate[]>
-  readonly pollMs: number
+  readonly limits: Pick<Limits, 'pollMs'>
 }
 
 export interface RequestPage {
@@ -68,7 +69,7 @@ export class RequestRounds {
 
   /** Decides one page of a round and one page of new requests: due jobs are decided between pages. */
   async decide(): Promise<{readonly count: number; readonly nextInMs: number}> {
-    const {clock, pollMs} = this.#options
+    const {clock, limits} = this.#options
     const beganAt = clock.monotonicMs()
     const isDue = this.#isRepeated || beganAt >= this.#revisitAt
     if (this.#revisiting === null && isDue) await this.#beginRound(beganAt)
@@ -82,7 +83,7 @@ export class RequestRounds {
       if (page.next === null) {
         this.#endRound()
         // A conflict in an earlier page asks for another round.
-        return {count: revisited, nextInMs: this.#isRepeated ? 0 : pollMs}
+        return {count: revisited, nextInMs: this.#isRepeated ? 0 : limits.pollMs}
       }
       if (page.next >= this.#seenGroup) return {count: revisited, nextInMs: 0}
     }

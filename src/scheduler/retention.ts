@@ -3,6 +3,7 @@
  * `MemberRetention` removes members that left or failed long ago; `AuditRetention` deletes old entries of the
  * audit log. All work in short transactions, so that none delays a launch.
  */
+import type {Limits} from '../config/limits.ts'
 import type {Loop, Service} from '../lib/loop.ts'
 import {Bursts} from '../node/bursts.ts'
 import type {AuditStore} from '../ports/audit-store.ts'
@@ -14,12 +15,9 @@ import {leaderLoop, type TermOptions} from './leader-loop.ts'
 export interface HistoryRetentionOptions extends TermOptions {
   readonly store: Pick<LeaderStore, 'prune'>
   readonly wakeup: Pick<Wakeup, 'subscribe'>
-  readonly keep: Pick<
-    PruneRequest,
-    'keepLaunches' | 'keepUnlaunched' | 'keepMs' | 'keepOutputBytes'
-  >
-  /** Time from the start of one round over all jobs to the start of the next. */
-  readonly allEveryMs: number
+  readonly keep: Pick<PruneRequest, 'keepLaunches' | 'keepMs' | 'keepOutputBytes'>
+  /** `pruneAllMs`: from the start of one round over all jobs to the start of the next. */
+  readonly limits: Pick<Limits, 'unlaunchedRowsKept' | 'pruneAllMs'>
 }
 
 /** Batches: each small enough for one short transaction. A launch costs less to visit than a job. */
@@ -74,7 +72,7 @@ export class HistoryRetention implements Service {
   }
 
   async #pruneAll(): Promise<number> {
-    const {clock, allEveryMs} = this.#options
+    const {clock, limits} = this.#options
     this.#allBeganAt ??= clock.monotonicMs()
     const {result, pauseMs} = await this.#prune('all', this.#allAfter, JOBS_PER_BATCH)
     // Later launches are those of the rounds over launches.
@@ -82,7 +80,7 @@ export class HistoryRetention implements Service {
     if (result.more) return pauseMs
     this.#allAfter = result.next
     if (!result.isRoundOver) return pauseMs
-    const nextMs = this.#allBeganAt + allEveryMs - clock.monotonicMs()
+    const nextMs = this.#allBeganAt + limits.pruneAllMs - clock.monotonicMs()
     this.#allAfter = 0
     this.#allBeganAt = null
     return Math.max(pauseMs, nextMs)
@@ -111,10 +109,11 @@ export class HistoryRetention implements Service {
     after: number,
     jobLimit: number,
   ): Promise<{readonly result: PruneResult; readonly pauseMs: number}> {
-    const {store, term, keep, clock} = this.#options
+    const {store, term, keep, limits, clock} = this.#options
     const startedAt = clock.monotonicMs()
-    const request = {...keep, term, round, after, jobLimit, rowLimit: ROWS_PER_BATCH}
-    const result = await store.prune(request)
+    const batch = {round, after, jobLimit, rowLimit: ROWS_PER_BATCH}
+    const keepUnlaunched = limits.unlaunchedRowsKept
+    const result = await store.prune({...keep, keepUnlaunched, term, ...batch})
     const tookMs = clock.monotonicMs() - startedAt
     const isBurst = this.#bursts.leftMs > 0
     return {result, pauseMs: isBurst ? BURST_PAUSE_MS : Math.min(tookMs, BATCH_PAUSE_MAX_MS)}
@@ -125,7 +124,7 @@ export interface MemberRetentionOptions extends TermOptions {
   readonly store: Pick<MemberStore, 'pruneMembers'>
   readonly leftAfterMs: number
   readonly failedAfterMs: number
-  readonly intervalMs: number
+  readonly limits: Pick<Limits, 'memberRetentionIntervalMs'>
 }
 
 /** Members removed in one transaction: short even where thousands of agents come and go. */
@@ -153,11 +152,11 @@ export class MemberRetention implements Service {
   }
 
   async #pruneBatch(): Promise<number> {
-    const {store, term, events, leftAfterMs, failedAfterMs, intervalMs} = this.#options
+    const {store, term, events, leftAfterMs, failedAfterMs, limits} = this.#options
     const request = {term, leftAfterMs, failedAfterMs, limit: MEMBERS_PER_BATCH}
     const removed = await store.pruneMembers(request)
     for (const {name} of removed) events.emit('member_changed', {node: name, status: 'forgotten'})
-    return removed.length === MEMBERS_PER_BATCH ? 0 : intervalMs
+    return removed.length === MEMBERS_PER_BATCH ? 0 : limits.memberRetentionIntervalMs
   }
 }
 

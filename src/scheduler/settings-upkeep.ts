@@ -5,6 +5,7 @@
  * - Pauses of firing whose end has come are removed, once the planned times before it are decided. Until then
  *   a leader that was away finds them, and catches up nothing that was paused.
  */
+import type {Limits} from '../config/limits.ts'
 import {isInForce} from '../core/firing.ts'
 import type {Clock} from '../ports/runtime.ts'
 import type {Events} from '../ports/events.ts'
@@ -17,8 +18,7 @@ const EVERY_MS = 10_000
 interface SettingsUpkeepParts {
   readonly store: Pick<LeaderStore, 'removeEndedPauses' | 'planZone'>
   readonly term: number
-  /** Jobs planned in one transaction. */
-  readonly batchMax: number
+  readonly limits: Pick<Limits, 'launchBatchMax'>
   readonly clock: Pick<Clock, 'monotonicMs'>
   readonly events: Events
 }
@@ -32,7 +32,7 @@ export class SettingsUpkeep {
 
   constructor(parts: SettingsUpkeepParts) {
     this.#parts = parts
-    this.#pageMax = parts.batchMax
+    this.#pageMax = parts.limits.launchBatchMax
   }
 
   /**
@@ -40,11 +40,11 @@ export class SettingsUpkeep {
    * as it is. Throws errors that are no fault of a job.
    */
   async planZone(faults: JobFaults): Promise<void> {
-    const {store, term, batchMax} = this.#parts
+    const {store, term, limits} = this.#parts
     const limit = this.#pageMax
     try {
       await store.planZone({term, limit})
-      this.#pageMax = Math.min(batchMax, 2 * limit)
+      this.#pageMax = Math.min(limits.launchBatchMax, 2 * limit)
     } catch (error) {
       if (isPassing(error)) throw error
       this.#pageMax = Math.ceil(limit / 2)

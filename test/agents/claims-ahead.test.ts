@@ -1,11 +1,12 @@
 /** Claims ahead on an agent: it claims what its slots can start next, and releases what they cannot. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
+import {checkedLimits} from '../../src/config/limits.ts'
 import {claimId} from '../../src/core/execution.ts'
 import {Runner} from '../../src/node/runner.ts'
 import {aJob} from '../support/fixtures.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
-import {keepingChain, ScriptedExecutor} from '../support/scripted-executor.ts'
+import {ScriptedExecutor} from '../support/scripted-executor.ts'
 import {TestWakeup} from '../support/test-wakeup.ts'
 import {World} from '../support/world.ts'
 import {TestAgent, TestServer} from './network.ts'
@@ -32,29 +33,15 @@ function runnerOf({clock, random}: World, {store}: TestAgent, executor: Scripted
     events: new RecordedEvents(),
     wakeup: new TestWakeup(),
     executors: {get: () => executor},
-    openChain: (_processors, _run, keep) => keepingChain(keep),
+    processors: {get: () => null},
     store,
-    finish: async (item) => void (await store.finish([item])),
-    append: async () => true,
+    finisher: {finish: (item) => store.finish([item])},
     release: (claims) => store.releaseClaims(claims),
     revoked: () => store.revokedClaims(),
     nodeId: 'id-of-agent-a-agent',
     incarnation: 'first-incarnation',
     slots: SLOTS,
-    claimMax: 256,
-    claimPauseMs: 5,
-    burstClaimMax: 256,
-    burstPauseMs: 250,
-    aheadMaxMs: 500,
-    claimFreshMs: 1_000,
-    pollMs: 1_000,
-    drainTimeoutMs: 20_000,
-    forceStopTimeoutMs: 3_000,
-    keepOutputBytes: 1_000,
-    startBytes: 100,
-    flushBytes: 1_000,
-    flushMs: 1_000,
-    flushPauseMs: 250,
+    limits: {...checkedLimits(), claimPauseMs: 5, burstClaimMax: 256},
   })
 }
 

@@ -3,11 +3,12 @@ import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import type {ExecutionClaim} from '../../src/core/execution.ts'
 import type {JobSpec} from '../../src/core/job.ts'
+import {checkedLimits} from '../../src/config/limits.ts'
 import {Runner} from '../../src/node/runner.ts'
 import type {FinishItem} from '../../src/ports/node-store.ts'
 import {aJob, anExecution} from '../support/fixtures.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
-import {keepingChain, ScriptedExecutor} from '../support/scripted-executor.ts'
+import {ScriptedExecutor} from '../support/scripted-executor.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
 import {TestWakeup} from '../support/test-wakeup.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
@@ -38,38 +39,26 @@ async function running(onDisconnect: JobSpec['onDisconnect'], concurrency: 'allo
     events,
     wakeup: new TestWakeup(),
     executors: {get: () => executor},
-    openChain: (_processors, _run, keep) => keepingChain(keep),
+    processors: {get: () => null},
     store: {
       claim: async () => [{claimed: claimed.splice(0), waiting: 0, nextDueInMs: null}],
       verifyClaims: async () => ['active'],
       cancelled: async () => [],
+      appendOutput: async (items) => items.map(() => true),
     },
-    finish: async (item) => {
-      ends.push(item)
-      if (world.isStoreDown) await new Promise(() => {})
+    finisher: {
+      finish: async (item) => {
+        ends.push(item)
+        if (world.isStoreDown) await new Promise(() => {})
+      },
     },
-    append: async () => true,
     nodeId: 'node',
     incarnation: 'life',
     slots: 4,
-    claimMax: 4,
-    claimPauseMs: 20,
-    burstClaimMax: 8,
-    burstPauseMs: 250,
-    aheadMaxMs: 500,
-    claimFreshMs: 1_000,
     revoked: () => revoked.splice(0),
-    pollMs: 1_000,
-    drainTimeoutMs: 20_000,
-    forceStopTimeoutMs: 3_000,
-    keepOutputBytes: 1_000,
-    startBytes: 100,
-    flushBytes: 1_000,
-    flushMs: 1_000,
-    flushPauseMs: 250,
+    limits: {...checkedLimits(), disconnectedMs: LIMIT_MS},
     disconnection: {
       forMs: () => clock.monotonicMs() - acknowledgedAt,
-      limitMs: LIMIT_MS,
       mayLeave: () => world.canLeave,
     },
   })

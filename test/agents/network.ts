@@ -8,7 +8,7 @@ import {LocalClaims, RemoteNodeStore} from '../../src/agents/client/store.ts'
 import {type AgentConnection, AgentHub} from '../../src/agents/server/hub.ts'
 import {announceFinished} from '../../src/node/finisher.ts'
 import {recoverNode} from '../../src/node/recover.ts'
-import {LIMITS} from '../../src/config/limits.ts'
+import {checkedLimits} from '../../src/config/limits.ts'
 import type {Principal} from '../../src/core/access/authorization.ts'
 import {LOCAL} from '../../src/identity/token-cache.ts'
 import type {Store} from '../../src/ports/store.ts'
@@ -67,10 +67,7 @@ export class TestServer {
       clusterId,
       isConfigured: () => false,
       onRefused: () => undefined,
-      freshMs: 10_000,
-      silentMs: 10_000,
-      agentItemsPerSecond: LIMITS.agentItemsPerSecond.value,
-      verifiedPerSecond: LIMITS.verifiedPerSecond.value,
+      limits: checkedLimits(),
       endPreviousIncarnations: (node, earlier) =>
         recoverNode({store: reached, random, wakeup, events}, node, earlier),
       announce: (outcomes) => announceFinished(outcomes, {wakeup, events}),
@@ -180,7 +177,7 @@ export class TestAgent {
       clusterId,
       saveClusterId: async (cluster) => void (this.cluster = cluster),
       onIssued: async () => void (this.issued += 1),
-      ackTimeoutMs: 4_000,
+      limits: checkedLimits(),
       onNotify: (topic) => this.notified.push(topic),
       onJoined: (url) => this.joins.push(url),
       onDisconnected: (sentence) => this.reports.push(sentence),

@@ -33,7 +33,8 @@ test('500 agents share transactions for heartbeats and reconnect spread out with
     const agent = new TestAgent(surroundings, {server}, {name})
     const member = {id: `id-of-${name}-agent`, incarnation: 'first-incarnation', name}
     const events = new RecordedEvents()
-    const parts = {store: agent.store, clock, events, member, heartbeatMs: 2_000}
+    const limits = {heartbeatMs: 2_000}
+    const parts = {store: agent.store, clock, events, member, limits}
     const onReplaced = () => assert.fail(`${name} was replaced`)
     const membership = new Membership({...parts, onReplaced})
     // Spread over two seconds.

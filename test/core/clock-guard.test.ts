@@ -10,7 +10,7 @@ const YEAR = 365 * 24 * HOUR
 
 /** A guard that has seen NOON at the monotonic instant 0. */
 function aGuard(): ClockGuard {
-  const guard = new ClockGuard({farMs: HOUR, confirmMs: 3 * MINUTE})
+  const guard = new ClockGuard({clockFarMs: HOUR, clockConfirmMs: 3 * MINUTE})
   assert.equal(guard.trustedNow(NOON, 0), NOON)
   return guard
 }

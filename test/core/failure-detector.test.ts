@@ -4,7 +4,7 @@ import {describe, it} from 'node:test'
 import {FailureDetector} from '../../src/core/failure-detector.ts'
 import {aNode, type NodeFixture} from '../support/fixtures.ts'
 
-const LIMITS = {failedAfterMs: 10_000, lostAfterMs: 25_000, pauseMaxMs: 3_000}
+const LIMITS = {failedAfterMs: 10_000, lostAfterMs: 25_000, failureDetectorPauseMaxMs: 3_000}
 const ID = 'id-of-node-a'
 
 /** Runs the detector every second on a node without new heartbeats; returns the first detections. */

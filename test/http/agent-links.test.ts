@@ -4,23 +4,14 @@ import {EventEmitter} from 'node:events'
 import {test} from 'node:test'
 import type {WebSocket} from 'ws'
 import type {Principal, TokenKind} from '../../src/core/access/authorization.ts'
-import {LIMITS} from '../../src/config/limits.ts'
+import {checkedLimits} from '../../src/config/limits.ts'
 import {AgentConnectionLimits} from '../../src/http/agent-links.ts'
 import {LOCAL} from '../../src/identity/token-cache.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
 
 function theLinks() {
   const clock = new VirtualClock()
-  const links = new AgentConnectionLimits(
-    {
-      agentsMax: LIMITS.agentsMax.value,
-      agentTokenLinksMax: LIMITS.agentTokenLinksMax.value,
-      joinTokenLinksMax: LIMITS.joinTokenLinksMax.value,
-      agentConnectGapMs: LIMITS.agentConnectGapMs.value,
-      agentConnectsPerSecond: LIMITS.agentConnectsPerSecond.value,
-    },
-    clock,
-  )
+  const links = new AgentConnectionLimits(checkedLimits(), clock)
   const open = (principal: Principal): EventEmitter | null => {
     if (links.refusal(principal) !== null) return null
     const socket = new EventEmitter()

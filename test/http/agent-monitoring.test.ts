@@ -4,6 +4,7 @@ import {once} from 'node:events'
 import {request} from 'node:http'
 import type {AddressInfo} from 'node:net'
 import {test, type TestContext} from 'node:test'
+import {checkedLimits} from '../../src/config/limits.ts'
 import {createAgentServer} from '../../src/http/agent-monitoring.ts'
 import {systemClock} from '../../src/platform/clock.ts'
 
@@ -16,11 +17,12 @@ async function anAgentServer(t: TestContext, token: string | null) {
     clock: systemClock(),
     token,
     tls: null,
-    connectionsMax: 10,
-    networkConnectionsPercent: 100,
-    reservedConnectionsPercent: 0,
-    anonymousKeepAliveMs: 5_000,
-    replyStalledMs: 30_000,
+    limits: {
+      ...checkedLimits(),
+      connectionsMax: 10,
+      networkConnectionsPercent: 100,
+      reservedConnectionsPercent: 0,
+    },
     metrics: () => Promise.resolve({contentType: 'text/plain', body: 'up 1\n'}),
     isReady: () => state.isReady,
     onFault: (error) => assert.fail(String(error)),

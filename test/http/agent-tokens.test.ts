@@ -88,8 +88,8 @@ test('an agent without a token is disconnected when the first token is made', as
 })
 
 test('one token cannot take the places of all agents', async (t) => {
-  const few = {agentsMax: 6, agentTokenLinksMax: 2, joinTokenLinksMax: 3}
-  const {api, headers, token} = await startLockedApi(t, {...AGENTS, ...few})
+  const limits = {agentsMax: 6, agentTokenLinksMax: 2, joinTokenLinksMax: 3}
+  const {api, headers, token} = await startLockedApi(t, {...AGENTS, limits})
   const open = async (own: Record<string, string>) => await upgrade(api, own)
   const [flood, fleet, honest] = [await token('agent'), await token('join'), await token('agent')]
   const flooded = [await open(flood.headers), await open(flood.headers)]

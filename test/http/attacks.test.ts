@@ -287,7 +287,7 @@ function multipart(parts: readonly Part[], boundary = 'border') {
 }
 
 test('a multipart body that is a bomb is refused, and the connection stays usable', async (t) => {
-  const api = await startApi(t, {restoreBytesMax: 64 * 1024})
+  const api = await startApi(t, {limits: {restoreBytesMax: 64 * 1024}})
   const good = {name: 'file', filename: 'jobs.json', body: JSON.stringify([JOB])}
   const junk = {name: 'x', body: 'y'}
   const form = multipart([good])

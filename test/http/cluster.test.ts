@@ -222,7 +222,7 @@ test('restore accepts a plain form field; an empty array restores nothing', asyn
 })
 
 test('restore rejects a file over the limit with 413, and any file while paused with 503', async (t) => {
-  const api = await startApi(t, {restoreBytesMax: 10_000})
+  const api = await startApi(t, {limits: {restoreBytesMax: 10_000}})
   const large = Array.from({length: 500}, (_, index) => ({name: `n${index}`, schedule: '@daily'}))
   const reply = await restore(api, large)
   assert.deepEqual([reply.status, reply.json.code], [413, 'body_too_large'])

@@ -104,7 +104,7 @@ test('long lists, pages and scripts are compressed as streams or as a whole', as
 })
 
 test('a client that disconnects in the middle of a compressed list leaves nothing behind', async (t) => {
-  const api = await startApi(t, {longListsMax: 1})
+  const api = await startApi(t, {limits: {longListsMax: 1}})
   const metadata = {text: 'x'.repeat(60_000)}
   for (let index = 0; index < 3; index += 1) await api.job(`job-${index}`, {metadata})
   for (let round = 0; round < 3; round += 1) {

@@ -149,8 +149,7 @@ test(
     const api = await startApi(t, {
       ...members,
       token: TOKEN,
-      connectionsMax: 2,
-      networkConnectionsPercent: 100,
+      limits: {connectionsMax: 2, networkConnectionsPercent: 100},
       onConnectionsFull: () => void (full += 1),
     })
     const {own} = await open(t, api)
@@ -174,7 +173,7 @@ test(
   async (t) => {
     const bytes = Buffer.alloc(64 * 1024 * 1024, 'SQLite')
     const api = await startApi(t, {
-      replyStalledMs: 100,
+      limits: {replyStalledMs: 100},
       wrapStore: (store) => ({...store, backup: (file: string) => writeFile(file, bytes)}),
     })
     const {own, accepted} = await open(t, api, `GET /v1/backup HTTP/1.1\r\n${HEAD}\r\n`)
@@ -192,7 +191,7 @@ test(
   ENDS_WITHIN,
   async (t) => {
     const members = blocked('members')
-    const api = await startApi(t, {...members, replyStalledMs: 50})
+    const api = await startApi(t, {...members, limits: {replyStalledMs: 50}})
     const slow = api.get('/v1/members')
     await once(api.app.server, 'timeout')
     members.calls[0]!()

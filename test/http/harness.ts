@@ -10,7 +10,7 @@ import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import type {TestContext} from 'node:test'
 import type {FastifyInstance} from 'fastify'
-import {LIMITS} from '../../src/config/limits.ts'
+import {checkedLimits, type Limits} from '../../src/config/limits.ts'
 import type {FinalStatus} from '../../src/core/execution.ts'
 import type {StringMap} from '../../src/core/job.ts'
 import {countTargets} from '../../src/core/target.ts'
@@ -70,7 +70,8 @@ export interface CallOptions {
   readonly agent?: Agent
 }
 
-export interface ApiOptions extends Partial<HttpOptions> {
+export interface ApiOptions extends Partial<Omit<HttpOptions, 'limits'>> {
+  readonly limits?: Partial<Limits>
   /** The token of the configuration. */
   readonly token?: string | null
   readonly dependencies?: Partial<OperationsDependencies>
@@ -143,7 +144,7 @@ export class Api {
   async build(): Promise<void> {
     const {access} = this
     this.#directory = await mkdtemp(join(tmpdir(), 'belfry-http-'))
-    const {dependencies, wrapStore: _wrapStore, token: _token, ...http} = this.#options
+    const {dependencies, wrapStore: _wrapStore, token: _token, limits, ...http} = this.#options
     const operations = createOperations({
       store: this.clients,
       clock: this.clock,
@@ -156,12 +157,10 @@ export class Api {
       settings: {
         defaultTimezone: () => 'UTC',
         dataDirectory: this.#directory,
-        jobBytesMax: LIMITS.bodyBytesMax.value,
         runsPerMinute: RUNS_PER_MINUTE,
         sessionIdleMs: SESSION_IDLE_MS,
         sessionMaxMs: SESSION_MAX_MS,
-        drainDeadlineMs: LIMITS.drainDeadlineMs.value,
-        drainDeadlineMaxMs: LIMITS.drainDeadlineMaxMs.value,
+        limits: checkedLimits(),
         get tokenConfigured() {
           return access.isLocked
         },
@@ -192,21 +191,7 @@ export class Api {
       metrics: async () => ({contentType: 'text/plain; version=0.0.4', body: 'up 1\n'}),
       onFault: (error, request) => void this.faults.push({error, request}),
       onReply: (reply) => void this.replies.push(reply),
-      bodyBytesMax: LIMITS.bodyBytesMax.value,
-      restoreBytesMax: LIMITS.restoreBytesMax.value,
-      connectionsMax: LIMITS.connectionsMax.value,
-      networkConnectionsPercent: LIMITS.networkConnectionsPercent.value,
-      reservedConnectionsPercent: LIMITS.reservedConnectionsPercent.value,
-      anonymousKeepAliveMs: LIMITS.anonymousKeepAliveMs.value,
-      replyStalledMs: LIMITS.replyStalledMs.value,
-      longListsMax: LIMITS.longListsMax.value,
-      streamsMax: LIMITS.streamsMax.value,
-      tokenStreamsMax: LIMITS.tokenStreamsMax.value,
-      agentsMax: LIMITS.agentsMax.value,
-      agentTokenLinksMax: LIMITS.agentTokenLinksMax.value,
-      joinTokenLinksMax: LIMITS.joinTokenLinksMax.value,
-      agentConnectGapMs: LIMITS.agentConnectGapMs.value,
-      agentConnectsPerSecond: LIMITS.agentConnectsPerSecond.value,
+      limits: {...checkedLimits(), ...limits},
       ...http,
     })
   }

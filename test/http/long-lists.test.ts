@@ -27,7 +27,7 @@ function blockedJobs() {
 
 test('lists without a limit wait for each other; pages do not wait', ENDS_WITHIN, async (t) => {
   const {calls, wrapStore} = blockedJobs()
-  const api = await startApi(t, {wrapStore, longListsMax: 2})
+  const api = await startApi(t, {wrapStore, limits: {longListsMax: 2}})
   const lists = ['', '?_start=5', '?_end=1001', ''].map((query) => api.get(`/v1/jobs${query}`))
   await api.eventually(() => calls.length === 2)
   const page = api.get('/v1/jobs?_start=1000&_end=2000')
@@ -43,7 +43,7 @@ test('lists without a limit wait for each other; pages do not wait', ENDS_WITHIN
 
 test('a list that waits too long is refused with 503 and Retry-After', ENDS_WITHIN, async (t) => {
   const {calls, wrapStore} = blockedJobs()
-  const api = await startApi(t, {wrapStore, longListsMax: 1})
+  const api = await startApi(t, {wrapStore, limits: {longListsMax: 1}})
   const first = api.get('/v1/jobs')
   await api.eventually(() => calls.length === 1)
   const second = api.get('/v1/busy')
@@ -61,7 +61,7 @@ test('a list that waits too long is refused with 503 and Retry-After', ENDS_WITH
 test('a list that fails releases its place', ENDS_WITHIN, async (t) => {
   let isBroken = true
   const api = await startApi(t, {
-    longListsMax: 1,
+    limits: {longListsMax: 1},
     wrapStore: (store) => ({
       ...store,
       jobs: (query) => (isBroken ? Promise.reject(new Error('broken')) : store.jobs(query)),
@@ -79,8 +79,7 @@ test(
     let job: JobRecord | null = null
     let total = 1_000
     const api: Api = await startApi(t, {
-      longListsMax: 1,
-      replyStalledMs: 100,
+      limits: {longListsMax: 1, replyStalledMs: 100},
       wrapStore: (store) => ({
         ...store,
         jobs: async () => ({total, rows: Array.from({length: total}, () => job!)}),

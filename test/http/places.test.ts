@@ -137,7 +137,7 @@ for (const attack of ATTACKS)
     }
     let full = 0
     const api = await startApi(t, {
-      ...LIMITS,
+      limits: LIMITS,
       token: TOKEN,
       agents,
       tls: isTls ? {cert: CERTIFICATE, key: PRIVATE_KEY} : null,
@@ -205,7 +205,7 @@ async function statusOf({
 }
 
 test('a connection waits for its next request for seconds, with a token for longer', async (t) => {
-  const api = await startApi(t, {token: TOKEN, anonymousKeepAliveMs: 5_000})
+  const api = await startApi(t, {token: TOKEN, limits: {anonymousKeepAliveMs: 5_000}})
   const {port} = api
   const timeoutOf = async (text: string) => {
     const accepted = once(api.app.server, 'connection') as Promise<[Socket]>

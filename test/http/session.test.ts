@@ -311,7 +311,7 @@ test('sessions of a configured token are not accepted after it was changed', asy
 })
 
 test('a token and its sessions share its event streams, and leave some for others', async (t) => {
-  const {locked, own, api, headers, client} = await start(t, {tokenStreamsMax: 2})
+  const {locked, own, api, headers, client} = await start(t, {limits: {tokenStreamsMax: 2}})
   const [team, other] = [await client('team-a', TEAM_A), await client('team-b', TEAM_A)]
   const {cookie} = await signedIn(locked, team.headers)
   const page = pageOf(cookie, own)

@@ -45,9 +45,11 @@ function held(api: Api): () => number {
 describe('clients that hold connections', {concurrency: true}, () => {
   test('requests are served beside very many idle connections', ENDS_WITHIN, async (t) => {
     const api = await startApi(t, {
-      connectionsMax: IDLE + 1,
-      networkConnectionsPercent: 100,
-      replyStalledMs: 600_000,
+      limits: {
+        connectionsMax: IDLE + 1,
+        networkConnectionsPercent: 100,
+        replyStalledMs: 600_000,
+      },
     })
     // It may take longer to open them all than the server keeps a silent client.
     api.app.server.headersTimeout = 0
@@ -66,7 +68,7 @@ describe('clients that hold connections', {concurrency: true}, () => {
   })
 
   test('slow headers and slow bodies end, and so does silence', ENDS_WITHIN, async (t) => {
-    const api = await startApi(t, {replyStalledMs: 1_000})
+    const api = await startApi(t, {limits: {replyStalledMs: 1_000}})
     const {server} = api.app
     assert.deepEqual(
       [server.headersTimeout, server.requestTimeout, server.keepAliveTimeout],
@@ -104,7 +106,7 @@ describe('clients that hold connections', {concurrency: true}, () => {
         connect: () => assert.fail('no agent was accepted'),
         stop: async () => undefined,
       }
-      const api = await startApi(t, {agents, replyStalledMs: 1_000})
+      const api = await startApi(t, {agents, limits: {replyStalledMs: 1_000}})
       // A request served as if it named no upgrade stays open for the next one.
       api.app.server.keepAliveTimeout = 1
       const count = held(api)

@@ -7,6 +7,7 @@ import {RecordedEvents} from '../support/recorded-events.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
 
 const HOUR_MS = 3_600_000
+const limits = {clockStepMs: 60_000, clockLookMs: 5_000}
 
 for (const [name, byMs, reported] of [
   ['forward', HOUR_MS, [HOUR_MS]],
@@ -25,8 +26,7 @@ for (const [name, byMs, reported] of [
     const watch = new ClockWatch({
       clock,
       events,
-      stepMinMs: 60_000,
-      intervalMs: 5_000,
+      limits,
       storeOffsetMs: () => null,
     })
     watch.start()
@@ -46,7 +46,7 @@ test('a clock that differs from that of the store is reported once, until it is 
   const local = clock.now() - clock.monotonicMs()
   let aheadMs = 0
   const storeOffsetMs = () => local - aheadMs
-  const watch = new ClockWatch({clock, events, stepMinMs: 60_000, intervalMs: 5_000, storeOffsetMs})
+  const watch = new ClockWatch({clock, events, limits, storeOffsetMs})
   watch.start()
   // The second is what a process sees once that stood still.
   for (const [differenceMs, forMs] of [

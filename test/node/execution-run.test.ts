@@ -1,14 +1,14 @@
 /** Execution from claim to finish: its events, output and result, and every way to stop it. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
+import {checkedLimits} from '../../src/config/limits.ts'
 import {ExecutionRun, type StartRecorder} from '../../src/node/execution-run.ts'
 import type {StringMap} from '../../src/core/job.ts'
-import type {ChainEnd, OutputChain} from '../../src/ports/processor.ts'
-import type {OutputSink} from '../../src/ports/executor.ts'
+import type {Processor} from '../../src/ports/processor.ts'
 import type {FinishItem, OutputAppend} from '../../src/ports/node-store.ts'
 import {aJob, anExecution, NOON, type JobFixture} from '../support/fixtures.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
-import {keepingChain, ScriptedExecutor, type Script} from '../support/scripted-executor.ts'
+import {ScriptedExecutor, type Script} from '../support/scripted-executor.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
 
@@ -16,7 +16,8 @@ function anExecutionRun(
   script: Script,
   settings: {
     job?: JobFixture
-    chain?: ChainEnd
+    /** What the streams of its processors resolve with at their end. */
+    processors?: Readonly<Record<string, () => Promise<string>>>
     startLog?: StartRecorder
     secrets?: StringMap
   } = {},
@@ -24,16 +25,25 @@ function anExecutionRun(
   const clock = new VirtualClock()
   const events = new RecordedEvents()
   const executor = new ScriptedExecutor(clock)
-  const {spec} = settings.job ?? aJob('job')
+  const {job = aJob('job'), processors = {}} = settings
+  // All but the last pass the output on.
+  const last = Object.keys(processors).at(-1)
+  const configs = Object.keys(processors).map((name) => [name, {forward: String(name !== last)}])
+  const {spec} = job.with({processors: Object.fromEntries(configs)})
   executor.script('job', script)
   const finished: FinishItem[] = []
   const appends: OutputAppend[] = []
   const world = {isActive: true, appended: Promise.resolve()}
   const opened: object[] = []
-  const openChain = (_processors: object, run: object, keep: OutputSink): OutputChain => {
-    opened.push(run)
-    return {...keepingChain(keep), end: async () => settings.chain ?? {line: null, foot: ''}}
-  }
+  const processorOf = (name: string): Processor => ({
+    name,
+    parameters: [],
+    check: () => [],
+    open: async ({run}) => {
+      opened.push(run)
+      return {write: async () => undefined, end: processors[name]!}
+    },
+  })
   const running = new ExecutionRun(
     {
       execution: anExecution().with({group: 12, attempt: 2}).running().record,
@@ -48,19 +58,17 @@ function anExecutionRun(
       random: new SeededRandom(),
       events,
       executors: {get: (name) => (name === 'scripted' ? executor : null)},
-      openChain,
+      processors: {get: processorOf},
       ...(settings.startLog === undefined ? {} : {startLog: settings.startLog}),
-      finish: async (item) => finished.push(item),
-      append: async (item) => {
-        appends.push(item)
-        await world.appended
-        return world.isActive
+      finisher: {finish: async (item) => finished.push(item)},
+      appends: {
+        add: async (item) => {
+          appends.push(item)
+          await world.appended
+          return world.isActive
+        },
       },
-      keepOutputBytes: 1_000,
-      startBytes: 100,
-      flushBytes: 100,
-      flushMs: 1_000,
-      flushPauseMs: 250,
+      limits: {...checkedLimits(), outputTailBytes: 1_000, outputStartBytes: 100},
     },
     settings.secrets,
   )
@@ -75,6 +83,10 @@ function anExecutionRun(
   }
   return {clock, events, executor, opened, running, appends, finished, world, complete}
 }
+
+const failing = (why: string) => () => Promise.reject(new Error(why))
+const failed = (name: string, why: string) =>
+  `processor ${name} failed: ${why}; the output is kept here\n`
 
 describe('an execution', () => {
   it('gets its parameters, and its complete result is stored', async () => {
@@ -113,16 +125,17 @@ describe('an execution', () => {
 
   it('gets the values of its secrets, which neither processors nor its result have', async () => {
     const job = aJob('job').with({executorConfig: {env: 'A=${secret:db}'}})
-    const chain = {line: 'a hunter2 line', foot: 'a hunter2 foot\n'}
+    const processors = {bad: failing('a hunter2 error'), files: async () => 'a hunter2 line'}
     const {executor, opened, complete} = anExecutionRun(
       {ms: 300, output: 'the password is hunter2', exitCode: 0},
-      {job, chain, secrets: {db: 'hunter2', other: 'of another job'}},
+      {job, processors, secrets: {db: 'hunter2', other: 'of another job'}},
     )
     const item = await complete()
     const {run} = executor.started[0]!
     assert.deepEqual([run.secrets, run.config], [{db: 'hunter2'}, {env: 'A=${secret:db}'}])
     assert.equal(Buffer.from(item.output.bytes).toString(), 'the password is [secret]')
-    assert.equal(item.outputFoot, 'a [secret] line\na [secret] foot\n')
+    assert.equal(item.outputFoot, `a [secret] line\n${failed('bad', 'a [secret] error')}`)
+    assert.equal(opened.length, 2)
     assert.ok(!JSON.stringify(opened).includes('hunter2'))
   })
 
@@ -146,28 +159,29 @@ describe('an execution', () => {
   })
 
   it('whose processors stored the output elsewhere keeps one line instead', async () => {
-    const chain = {line: '/var/log/12-node-a-2', foot: 'syslog: not there\n'}
-    const {complete} = anExecutionRun({output: 'much', outcome: 'failed', exitCode: 2}, {chain})
+    const processors = {syslog: failing('not there'), files: async () => '/var/log/12-node-a-2'}
+    const script = {output: 'much', outcome: 'failed', exitCode: 2} as const
+    const {complete} = anExecutionRun(script, {processors})
     const item = await complete()
     assert.deepEqual(
       [item.dropOutput, item.outputHead, item.outputFoot],
-      [true, 'exit status 2\n', '/var/log/12-node-a-2\nsyslog: not there\n'],
+      [true, 'exit status 2\n', `/var/log/12-node-a-2\n${failed('syslog', 'not there')}`],
     )
   })
 
   it('whose processors failed keeps its output and appends their error', async () => {
-    const chain = {line: null, foot: 'files: no space left\n'}
-    const {complete} = anExecutionRun({output: 'much\n'}, {chain})
+    const processors = {files: failing('no space left')}
+    const {complete} = anExecutionRun({output: 'much\n'}, {processors})
     const item = await complete()
-    assert.deepEqual([item.dropOutput, item.outputFoot], [false, 'files: no space left\n'])
+    assert.deepEqual([item.dropOutput, item.outputFoot], [false, failed('files', 'no space left')])
     assert.equal(Buffer.from(item.output.bytes).toString(), 'much\n')
   })
 
   it('appends its lines after a newline, even if the output has no final newline', async () => {
-    const chain = {line: null, foot: 'files: no space left\n'}
-    const {complete} = anExecutionRun({output: 'half a line'}, {chain})
+    const processors = {files: failing('no space left')}
+    const {complete} = anExecutionRun({output: 'half a line'}, {processors})
     const item = await complete()
-    assert.equal(item.outputFoot, '\nfiles: no space left\n')
+    assert.equal(item.outputFoot, `\n${failed('files', 'no space left')}`)
   })
 })
 

@@ -40,7 +40,7 @@ describe('the finisher', () => {
       clock,
       wakeup,
       events,
-      batch: {waitMs: 2, itemsMax: 4},
+      limits: {commitWaitMs: 2, commitPauseMs: 0, commitItemsMax: 4},
     })
     return {clock, events, finisher, wakeup}
   }

@@ -17,7 +17,7 @@ async function aCopiedNode() {
   const beat = () =>
     beatAs(store, {nodeId: record.id, incarnation: record.incarnation, status: 'alive'})
   let outcome: JoinOutcome | null = null
-  const options = {store, clock, freshMs: FRESH_MS}
+  const options = {store, clock, limits: {failedAfterMs: FRESH_MS}}
   const join = (waitMs: number, ended: readonly string[] = []) => {
     const request = {member: {...record, incarnation: 'web-2'}, ended}
     void joinMember({...options, waitMs}, request).then((result) => (outcome = result))

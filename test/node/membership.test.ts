@@ -42,7 +42,7 @@ function aMembership() {
     clock,
     events,
     member: record,
-    heartbeatMs: 2_000,
+    limits: {heartbeatMs: 2_000},
     rejoin: async () => {
       world.joins += 1
       if (world.joinFails) throw new StoreUnavailable('away')

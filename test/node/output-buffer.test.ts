@@ -38,7 +38,7 @@ class KeptOutput {
   }
 }
 
-function aBuffer(append: (item: OutputAppend) => Promise<boolean>) {
+function aBuffer(add: (item: OutputAppend) => Promise<boolean>) {
   const clock = new VirtualClock()
   const events = new RecordedEvents()
   const buffer = new OutputBuffer({
@@ -47,12 +47,14 @@ function aBuffer(append: (item: OutputAppend) => Promise<boolean>) {
     jobName: 'job',
     key: {group: 1, node: 'node-a', attempt: 1},
     token: 'token',
-    keepBytes: KEEP,
-    startBytes: START,
-    flushBytes: 300,
-    flushMs: 1_000,
-    pauseMs: 250,
-    append,
+    limits: {
+      outputTailBytes: KEEP,
+      outputStartBytes: START,
+      outputFlushBytes: 300,
+      outputFlushMs: 1_000,
+      outputPauseMs: 250,
+    },
+    appends: {add},
   })
   return {clock, events, buffer}
 }

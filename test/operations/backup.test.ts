@@ -4,6 +4,7 @@ import {mkdtemp, readdir, rm, writeFile} from 'node:fs/promises'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {test, type TestContext} from 'node:test'
+import {checkedLimits} from '../../src/config/limits.ts'
 import type {DomainError} from '../../src/core/errors.ts'
 import {createBackup} from '../../src/operations/backup.ts'
 import type {Store} from '../../src/ports/store.ts'
@@ -18,12 +19,10 @@ async function inFolder(t: TestContext, write: (file: string) => Promise<void>) 
   const settings = {
     defaultTimezone: () => 'UTC',
     dataDirectory,
-    jobBytesMax: 1,
     runsPerMinute: 1,
     sessionIdleMs: 1,
     sessionMaxMs: 1,
-    drainDeadlineMs: 1,
-    drainDeadlineMaxMs: 1,
+    limits: checkedLimits(),
     tokenConfigured: false,
     runsAsRoot: false,
     makesBackups: false,

@@ -30,7 +30,7 @@ test('a second restore is refused until the first has ended, also if that fails'
       secrets: async () => [],
       restore: async () => ({kind: 'restored', lines: []}),
     },
-    settings: {jobBytesMax: 1_000},
+    settings: {limits: {bodyBytesMax: 1_000}},
     wakeup: {notify: () => {}},
   } as unknown as OperationsContext
   const {restore} = createRestore(context)

@@ -13,7 +13,7 @@ import {World} from '../support/world.ts'
 const SECOND = 1_000
 const MINUTE = 60 * SECOND
 const DAY = 24 * 60 * MINUTE
-const KEEP = {keepLaunches: 5, keepUnlaunched: 7, keepMs: null, keepOutputBytes: 1_000}
+const KEEP = {keepLaunches: 5, keepMs: null, keepOutputBytes: 1_000}
 
 function aRetention(prune: (request: PruneRequest) => Promise<PruneResult>) {
   const clock = new VirtualClock()
@@ -27,7 +27,7 @@ function aRetention(prune: (request: PruneRequest) => Promise<PruneResult>) {
     clock,
     events,
     keep: KEEP,
-    allEveryMs: 10 * MINUTE,
+    limits: {unlaunchedRowsKept: 7, pruneAllMs: 10 * MINUTE},
   })
   return {clock, events, service, over: () => over}
 }

@@ -58,11 +58,13 @@ function aNode(
     nodeId: `id-of-${holder}`,
     nodeName: holder,
     holder,
-    leaseTtlMs: TTL,
-    renewEveryMs: RENEW,
-    acquireEveryMs: RENEW,
-    trustMarginMs: TTL - TRUST,
-    closedMs: CLOSED,
+    limits: {
+      leaseTtlMs: TTL,
+      leaseRenewMs: RENEW,
+      leaseAcquireEveryMs: RENEW,
+      leaseMarginMs: TTL - TRUST,
+      leaseClosedMs: CLOSED,
+    },
     services: (term, over) => {
       const stopping = () => {
         const ms = stopMs()

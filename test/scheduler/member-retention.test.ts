@@ -27,7 +27,7 @@ async function aCluster(targetWaitMs = 10 * MINUTE) {
       events,
       leftAfterMs: LEFT_AFTER_MS,
       failedAfterMs: FAILED_AFTER_MS,
-      intervalMs: MINUTE,
+      limits: {memberRetentionIntervalMs: MINUTE},
     })
   const names = async () => (await world.store.members()).map(({name}) => name)
   return {world, events, state, service, names}

@@ -3,7 +3,6 @@
  * records every start, for assertions such as "ran once" and "never two at a time".
  */
 import type {Executor, OutputSink, Run, RunEnd, RunHandle} from '../../src/ports/executor.ts'
-import type {OutputChain} from '../../src/ports/processor.ts'
 import type {Clock, Timer} from '../../src/ports/runtime.ts'
 
 export interface Script {
@@ -102,14 +101,5 @@ export class ScriptedExecutor implements Executor {
       },
       ended: ended.promise,
     }
-  }
-}
-
-/** Chain without processors: passes all output to the sink. */
-export function keepingChain(keep: OutputSink): OutputChain {
-  return {
-    write: (bytes) => keep.write(bytes),
-    drained: (callback) => keep.drained(callback),
-    end: async () => ({line: null, foot: ''}),
   }
 }

@@ -3,6 +3,7 @@
  * detector, runner and finisher, wired as in a real one. The store outlives it. It can stop gracefully, or
  * crash: then its timers, calls and replies are dropped.
  */
+import {checkedLimits, type Limits} from '../../src/config/limits.ts'
 import {ClockGuard} from '../../src/core/clock-guard.ts'
 import {Leadership} from '../../src/scheduler/leadership.ts'
 import {Membership} from '../../src/node/membership.ts'
@@ -16,15 +17,13 @@ import {Runner} from '../../src/node/runner.ts'
 import {Reassigner} from '../../src/scheduler/reassigner.ts'
 import type {Clock} from '../../src/ports/runtime.ts'
 import type {Run} from '../../src/ports/executor.ts'
-import type {OutputAppend} from '../../src/ports/node-store.ts'
 import type {Store} from '../../src/ports/store.ts'
-import {BatchQueue} from '../../src/lib/batch-queue.ts'
 import type {Service} from '../../src/lib/loop.ts'
 import type {StartLogRecord} from './start-log-record.ts'
 import {faultyStore, type StoreFault, type StoreMethod} from './faulty-store.ts'
 import {aNode} from './fixtures.ts'
 import {RecordedEvents} from './recorded-events.ts'
-import {keepingChain, ScriptedExecutor, type Script} from './scripted-executor.ts'
+import {ScriptedExecutor, type Script} from './scripted-executor.ts'
 import type {SeededRandom} from './seeded-random.ts'
 import {TestWakeup} from './test-wakeup.ts'
 import type {VirtualClock} from './virtual-clock.ts'
@@ -76,7 +75,6 @@ const SETTINGS: SimulatedNodeSettings = {
   scripts: {},
 }
 
-const TTL_MS = 6_000
 const FRESH_MS = 10_000
 
 export class SimulatedNode {
@@ -87,7 +85,7 @@ export class SimulatedNode {
   readonly executor: ScriptedExecutor
   /** The world's store, with the faults and delays of this node. */
   readonly store: Store
-  readonly clockGuard = new ClockGuard({farMs: 3_600_000, confirmMs: 180_000})
+  readonly clockGuard = new ClockGuard(checkedLimits())
   readonly calls = new Map<StoreMethod, number>()
   /** Fault of the next call of this node to the store. */
   fault: (method: StoreMethod) => StoreFault = () => 'none'
@@ -146,7 +144,7 @@ export class SimulatedNode {
     this.membership = new Membership({
       ...ports,
       member: record,
-      heartbeatMs: 2_000,
+      limits: this.#limits,
       onReplaced: () => (this.replacedCount += 1),
     })
     this.runner = this.#createRunner()
@@ -155,11 +153,7 @@ export class SimulatedNode {
       nodeId: this.nodeId,
       nodeName: name,
       holder: incarnation,
-      leaseTtlMs: TTL_MS,
-      renewEveryMs: 2_000,
-      acquireEveryMs: 500,
-      trustMarginMs: 1_000,
-      closedMs: 1_500,
+      limits: this.#limits,
       onStoreTime: (now) => void this.clockGuard.trustedNow(now, this.#clock.monotonicMs()),
       services: (term, onTermOver) => this.leaderServices(term, onTermOver),
     })
@@ -171,43 +165,29 @@ export class SimulatedNode {
 
   /** Services of a term; also for a test with two leaders under terms of its own choice. */
   leaderServices(term: number, onTermOver: () => void): Service[] {
-    const ports = {...this.#ports(), term, onTermOver}
-    const {targetWaitMs, lateAfterMs, catchUpMax, launchBatchMax} = this.settings
+    const ports = {...this.#ports(), limits: this.#limits, term, onTermOver}
+    const {targetWaitMs, lateAfterMs} = this.settings
     const services: Service[] = [
       new Launcher({
         ...ports,
         clockGuard: this.clockGuard,
-        clockConfirmMs: 180_000,
-        clockStepMs: 60_000,
         zoneData: this.settings.zoneData,
         defaultTarget: 'one',
         lateAfterMs,
         targetWaitMs,
-        catchUpMax,
-        queuedMax: 100,
-        batchMax: launchBatchMax,
-        firstBatchMax: Math.min(this.settings.launchFirstMax, launchBatchMax),
-        burstMin: 100,
-        pollMs: 1_000,
+        hasBursts: true,
       }),
-      new FailureDetectorService({
-        ...ports,
-        limits: {failedAfterMs: 10_000, lostAfterMs: 25_000, pauseMaxMs: 4_000},
-        intervalMs: 1_000,
-      }),
+      new FailureDetectorService(ports),
       new Reassigner({
         ...ports,
         clockGuard: this.clockGuard,
         defaultTarget: 'one',
-        unclaimedMs: 3_000,
         targetWaitMs,
-        intervalMs: 1_000,
       }),
     ]
     const {keepLaunches, keepMs} = this.settings
-    const keep = {keepLaunches, keepUnlaunched: 1_000, keepMs, keepOutputBytes: 2 ** 31}
-    if (this.settings.prunes)
-      services.push(new HistoryRetention({...ports, keep, allEveryMs: 600_000}))
+    const keep = {keepLaunches, keepMs, keepOutputBytes: 2 ** 31}
+    if (this.settings.prunes) services.push(new HistoryRetention({...ports, keep}))
     return services
   }
 
@@ -235,48 +215,36 @@ export class SimulatedNode {
     return {store, events, wakeup, clock: this.#clock, random: this.#random}
   }
 
+  /** Those of a server, but for what a test sets, and shorter pauses under load. */
+  get #limits(): Limits {
+    const {catchUpMax, launchBatchMax, launchFirstMax, keepOutputBytes} = this.settings
+    return {
+      ...checkedLimits(),
+      catchUpMax,
+      launchBatchMax,
+      launchFirstMax: Math.min(launchFirstMax, launchBatchMax),
+      outputTailBytes: keepOutputBytes,
+      leaseRenewMs: 2_000,
+      burstMin: 100,
+      commitPauseMs: 20,
+      claimPauseMs: 20,
+    }
+  }
+
   #createRunner(): Runner {
-    const ports = this.#ports()
-    const {store, clock} = ports
-    const finisher = new Finisher({...ports, batch: {waitMs: 2, pauseMs: 20, itemsMax: 256}})
-    const appends = new BatchQueue<OutputAppend, boolean>({
-      clock,
-      waitMs: 2,
-      itemsMax: 256,
-      flush: (items) => store.appendOutput(items),
-    })
+    const ports = {...this.#ports(), limits: this.#limits}
+    const {nodeId} = this
+    const {incarnation, slots} = this.settings
     return new Runner({
       ...ports,
+      ...claimUpkeep(ports, {id: nodeId, incarnation}),
       executors: {get: (name) => (name === 'scripted' ? this.executor : null)},
-      openChain: (_processors, _run, keep) => keepingChain(keep),
-      finish: (item) => finisher.finish(item),
-      append: (item) => appends.add(item),
-      startLog: this.#record.open(this.settings.incarnation, () => this.#isDead),
-      nodeId: this.nodeId,
-      incarnation: this.settings.incarnation,
-      slots: this.settings.slots,
-      claimMax: 256,
-      claimPauseMs: 20,
-      burstClaimMax: 8,
-      burstPauseMs: 250,
-      aheadMaxMs: 500,
-      ...claimUpkeep(
-        ports,
-        {
-          id: this.nodeId,
-          incarnation: this.settings.incarnation,
-        },
-        5_000,
-      ),
-      claimFreshMs: 1_000,
-      pollMs: 1_000,
-      keepOutputBytes: this.settings.keepOutputBytes,
-      startBytes: 16 * 1024,
-      flushBytes: 64 * 1024,
-      flushMs: 1_000,
-      drainTimeoutMs: 20_000,
-      forceStopTimeoutMs: 3_000,
-      flushPauseMs: 250,
+      processors: {get: () => null},
+      finisher: new Finisher(ports),
+      startLog: this.#record.open(incarnation, () => this.#isDead),
+      nodeId,
+      incarnation,
+      slots,
     })
   }
 }

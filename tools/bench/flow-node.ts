@@ -8,14 +8,15 @@ import {ClockGuard} from '../../src/core/clock-guard.ts'
 import {loadConfig, type Config} from '../../src/config/server.ts'
 import type {JobSpec} from '../../src/core/job.ts'
 import type {ExecutorRegistry} from '../../src/executors/registry.ts'
-import type {Runner} from '../../src/node/runner.ts'
+import {Runner} from '../../src/node/runner.ts'
 import type {Clock} from '../../src/ports/runtime.ts'
 import type {Events} from '../../src/ports/events.ts'
 import type {Executor} from '../../src/ports/executor.ts'
 import type {SubmitRequest} from '../../src/ports/job-store.ts'
 import type {Store} from '../../src/ports/store.ts'
 import {createProcessors} from '../../src/processors/registry.ts'
-import {leaderServices, createRunner, type ServerParts} from '../../src/app/node.ts'
+import {leaderServices, type ServerParts} from '../../src/app/node.ts'
+import {Finisher} from '../../src/node/finisher.ts'
 import type {Service} from '../../src/lib/loop.ts'
 import {parseAddress} from '../../src/store/postgres/url.ts'
 import {openPostgresStore, type PostgresStoreOptions} from '../../src/store/postgres/store.ts'
@@ -61,7 +62,7 @@ export class SetClock implements Clock {
 }
 
 /** Believes every step of `SetClock`. */
-const TRUSTING = new ClockGuard({farMs: Infinity, confirmMs: 1})
+const TRUSTING = new ClockGuard({clockFarMs: Infinity, clockConfirmMs: 1})
 
 /** Executor that succeeds at once and starts no process. */
 const NOTHING: Executor = {
@@ -159,7 +160,7 @@ export class FlowNode {
       clock,
       events,
       member: this.#member(),
-      heartbeatMs: config.limits.heartbeatMs,
+      limits: config.limits,
       onReplaced: () => undefined,
     })
     const processors = createProcessors({
@@ -172,7 +173,17 @@ export class FlowNode {
       writeLog: () => undefined,
       runProgram: null,
     })
-    const run: Runner = createRunner(parts, NODE, executors, processors)
+    const {limits, slots} = config
+    const run = new Runner({
+      ...parts,
+      limits,
+      nodeId: NODE.id,
+      incarnation: NODE.incarnation,
+      slots,
+      executors,
+      processors,
+      finisher: new Finisher({...parts, limits}),
+    })
     const services = [membership, run, ...leaderServices(parts, term, over, TRUSTING)]
     for (const service of services) service.start()
     this.#running.push(...services)

@@ -3,6 +3,7 @@
  * hello, matches replies to requests, passes on notifications, and moves to another server when this one is
  * silent or disconnected from the store. Requests without a connection wait a little for one.
  */
+import type {Limits} from '../../config/limits.ts'
 import {backoffMs} from '../../lib/backoff.ts'
 import {messageOf} from '../../lib/error.ts'
 import type {Clock, Random, Timer} from '../../ports/runtime.ts'
@@ -40,8 +41,8 @@ export interface LinkOptions {
   readonly saveClusterId: (clusterId: string) => Promise<void>
   /** A server has stored the token of this agent. Makes that durable; the next connection uses the token. */
   readonly onIssued: () => Promise<void>
-  /** After this time without an acknowledged heartbeat the server, or its store, is down. */
-  readonly ackTimeoutMs: number
+  /** `agentTimeoutMs`: then without an acknowledged heartbeat the server, or its store, is down. */
+  readonly limits: Pick<Limits, 'agentTimeoutMs'>
   readonly onNotify: (topic: AgentTopic) => void
   readonly onJoined: (url: string) => void
   /**
@@ -132,7 +133,7 @@ export class AgentLink implements RpcClient {
     const connection = this.#joinedConnection() ?? (await this.#waitForConnection())
     const isHeartbeat = kind === 'heartbeat'
     const reply = await connection.requests.request(kind, body, {
-      timeoutMs: isHeartbeat ? this.#options.ackTimeoutMs : REPLY_TIMEOUT_MS,
+      timeoutMs: isHeartbeat ? this.#options.limits.agentTimeoutMs : REPLY_TIMEOUT_MS,
       onTimeout: () => {
         if (isHeartbeat) this.#leave(connection, 'no reply to a heartbeat')
       },
@@ -299,7 +300,7 @@ export class AgentLink implements RpcClient {
     if (kind !== 'heartbeat') return
     if (result === 'replied') return this.#acknowledge(sentAt)
     // The server replies but cannot reach the store; another server may.
-    if (this.disconnectedMs >= this.#options.ackTimeoutMs)
+    if (this.disconnectedMs >= this.#options.limits.agentTimeoutMs)
       this.#leave(connection, 'it cannot reach its store')
   }
 

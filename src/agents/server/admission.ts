@@ -2,6 +2,7 @@
  * Admission of agents: whether an agent may join the cluster, and the join. A refusal has a code for the
  * agent and a text for operators. The hub holds the connections.
  */
+import type {Limits} from '../../config/limits.ts'
 import {exceededLimit, namesExactly} from '../../core/access/agent-token.ts'
 import {actorOf} from '../../core/audit.ts'
 import type {Principal} from '../../core/access/authorization.ts'
@@ -37,8 +38,8 @@ export interface AdmissionOptions {
   readonly clusterId: string
   /** The token of the configuration has this digest. */
   readonly isConfigured: (digest: string) => boolean
-  /** A member with a heartbeat within this time owns its name. */
-  readonly freshMs: number
+  /** `failedAfterMs`: a member with a heartbeat within this time owns its name. */
+  readonly limits: Pick<Limits, 'failedAfterMs'>
 }
 
 /**
@@ -103,7 +104,7 @@ export class Admission {
   }
 
   async join({node, ended}: HelloMessage, origin: Origin): Promise<Refusal | null> {
-    const {store, clock, freshMs} = this.#options
+    const {store, clock, limits} = this.#options
     const members = await store.members()
     if (members.some(({id, server}) => server && id === node.id)) {
       const why = 'a server of the cluster has its node id. Set its own --data'
@@ -112,7 +113,7 @@ export class Admission {
     const token = useOf(origin, node.name)
     const member = memberOf(node, origin)
     const result = await joinMember(
-      {store, clock, freshMs, waitMs: OTHER_HEARTBEAT_WAIT_MS},
+      {store, clock, limits, waitMs: OTHER_HEARTBEAT_WAIT_MS},
       // An agent that may take no other identity proves that the incarnation which is alive is its own.
       {member, ended, ...(token === null ? {} : {token})},
     )

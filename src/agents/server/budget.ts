@@ -3,14 +3,14 @@
  * wait, and so keep the connection from being read. Heartbeats have a pace of their own and never wait here:
  * an agent that asks for much delays itself, and no heartbeat or result of another agent.
  */
+import type {Limits} from '../../config/limits.ts'
 import type {Clock} from '../../ports/runtime.ts'
 
-export interface BudgetLimits {
-  /** Items per second that one agent may ask to verify, and as many of all others. */
-  readonly agentItemsPerSecond: number
-  /** Items per second that all agents of this server may ask to verify. */
-  readonly verifiedPerSecond: number
-}
+/**
+ * Items per second: `agentItemsPerSecond` that one agent may ask to verify, and as many of all others;
+ * `verifiedPerSecond` that all agents of this server may ask to verify.
+ */
+export type BudgetLimits = Pick<Limits, 'agentItemsPerSecond' | 'verifiedPerSecond'>
 
 /** An agent that did not use its budget for this long may use that at once, as at its start. */
 const BURST_MS = 2_000

@@ -43,7 +43,7 @@ export interface AgentPeer extends Origin {
   close(why: string): void
 }
 
-export interface AgentHubOptions extends BudgetLimits {
+export interface AgentHubOptions {
   readonly store: SessionStore & Pick<Store, 'beat' | 'candidates'> & AdmissionOptions['store']
   readonly clock: Clock
   readonly random: Random
@@ -54,10 +54,8 @@ export interface AgentHubOptions extends BudgetLimits {
   readonly clusterId: string
   /** The token of the configuration has this digest. */
   readonly isConfigured: (digest: string) => boolean
-  /** A member with a heartbeat within this time owns its name. */
-  readonly freshMs: number
-  /** A connection without a message for this long is closed. */
-  readonly silentMs: number
+  /** `failedAfterMs`: a connection without a message for this long is closed. */
+  readonly limits: BudgetLimits & AdmissionOptions['limits']
   /** Resolves with the number of released claims. */
   readonly endPreviousIncarnations: (
     node: {readonly nodeId: string; readonly incarnation: string},
@@ -118,7 +116,7 @@ export class AgentHub implements Service {
 
   constructor(options: AgentHubOptions) {
     this.#options = options
-    this.#budget = new AgentBudget(options.clock, options)
+    this.#budget = new AgentBudget(options.clock, options.limits)
     const {clock, events, store} = options
     const failed = (step: Step) => (error: unknown) =>
       events.emit('step_failed', {step, message: String(error)})
@@ -328,7 +326,8 @@ export class AgentHub implements Service {
   }
 
   async #closeSilent(): Promise<number> {
-    const {clock, silentMs} = this.#options
+    const {clock, limits} = this.#options
+    const silentMs = limits.failedAfterMs
     const now = clock.monotonicMs()
     for (const connection of this.#connections)
       if (now - connection.lastMessageAt > silentMs)

@@ -15,7 +15,7 @@ import type {Events} from '../../ports/events.ts'
 import type {Clock} from '../../ports/runtime.ts'
 import {encodeExecution} from '../../wire/execution.ts'
 import {formatTime} from '../../wire/time.ts'
-import type {HttpOptions} from '../options.ts'
+import type {HttpLimits} from '../options.ts'
 import {callerOf} from './request.ts'
 
 /** Unsent bytes of one client before it is disconnected. */
@@ -194,7 +194,8 @@ function eventText(event: string, data: unknown, id: string | null = null): stri
   return `${idLine}event: ${event}\ndata: ${JSON.stringify(data)}\n\n`
 }
 
-interface StreamOptions extends Pick<HttpOptions, 'streamsMax' | 'tokenStreamsMax'> {
+interface StreamOptions {
+  readonly limits: Pick<HttpLimits, 'streamsMax' | 'tokenStreamsMax'>
   readonly access: Pick<AccessTable, 'holderOf'>
 }
 
@@ -230,7 +231,8 @@ export class OpenStreams {
   }
 
   #take(caller: Principal): Place {
-    const {streamsMax, tokenStreamsMax, access} = this.#options
+    const {access} = this.#options
+    const {streamsMax, tokenStreamsMax} = this.#options.limits
     const holder = access.holderOf(caller)
     const fix = 'Close some or poll instead.'
     if (this.#places.size >= streamsMax)

@@ -29,12 +29,12 @@ export async function routeFiles(
   operations: Operations,
   options: HttpOptions,
 ): Promise<void> {
-  const bytesMax = options.restoreBytesMax
+  const bytesMax = options.limits.restoreBytesMax
   await app.register(multipart, {
     limits: {
       // `fileBytes` enforces the limit. This one is higher, so that it can drain the rest.
       fileSize: bytesMax + 2 * DRAIN_BYTES_MAX,
-      fieldSize: options.bodyBytesMax,
+      fieldSize: options.limits.bodyBytesMax,
       fieldNameSize: FIELD_NAME_BYTES_MAX,
       parts: PARTS_MAX,
       headerPairs: PART_HEADERS_MAX,

@@ -20,6 +20,7 @@ import {
   CLOSE_TIMEOUT_MS,
   CONNECTIONS_CHECK_MS,
   HEADERS_TIMEOUT_MS,
+  type HttpLimits,
   type HttpOptions,
   KEEP_ALIVE_TIMEOUT_MS,
   PIPELINED_MAX,
@@ -28,10 +29,10 @@ import {
 import {type Place, type PlaceLimits, Places} from './places.ts'
 
 export type ConnectionLimits = PlaceLimits &
-  Pick<HttpOptions, 'anonymousKeepAliveMs' | 'replyStalledMs'>
+  Pick<HttpLimits, 'anonymousKeepAliveMs' | 'replyStalledMs'>
 
-export interface ConnectionsOptions
-  extends ConnectionLimits, Pick<HttpOptions, 'tls' | 'onConnectionsFull'> {
+export interface ConnectionsOptions extends Pick<HttpOptions, 'tls' | 'onConnectionsFull'> {
+  readonly limits: ConnectionLimits
   readonly clock: Clock
   readonly isUpgrade: (request: IncomingMessage) => boolean
 }
@@ -66,18 +67,18 @@ export class Connections {
 
   constructor(options: ConnectionsOptions) {
     this.#options = options
-    this.#places = new Places(options)
+    this.#places = new Places(options.limits)
   }
 
   /** A server that is not listening yet. `handler` gets every request, in an order that is allowed. */
   createServer(handler: RequestListener): Server {
-    const {tls, anonymousKeepAliveMs, replyStalledMs, isUpgrade} = this.#options
+    const {tls, limits, isUpgrade} = this.#options
     const options = {
       // Limit of the TLS handshake, before the first request.
       handshakeTimeout: HEADERS_TIMEOUT_MS,
       headersTimeout: HEADERS_TIMEOUT_MS,
       requestTimeout: REQUEST_TIMEOUT_MS,
-      keepAliveTimeout: anonymousKeepAliveMs,
+      keepAliveTimeout: limits.anonymousKeepAliveMs,
       connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
       requireHostHeader: false,
       shouldUpgradeCallback: isUpgrade,
@@ -95,7 +96,7 @@ export class Connections {
     // other one with `100 Continue` before the token is checked.
     server.on('checkExpectation', receive)
     server.on('checkContinue', receive)
-    server.setTimeout(replyStalledMs, (socket: Socket) => this.#onInactive(socket))
+    server.setTimeout(limits.replyStalledMs, (socket: Socket) => this.#onInactive(socket))
     return server
   }
 

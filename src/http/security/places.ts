@@ -4,10 +4,10 @@
  */
 import type {Socket} from 'node:net'
 import {isLoopback, networkOf} from './auth.ts'
-import type {HttpOptions} from '../options.ts'
+import type {HttpLimits} from '../options.ts'
 
 export type PlaceLimits = Pick<
-  HttpOptions,
+  HttpLimits,
   'connectionsMax' | 'networkConnectionsPercent' | 'reservedConnectionsPercent'
 >
 

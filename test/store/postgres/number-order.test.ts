@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
+import {checkedLimits} from '../../../src/config/limits.ts'
 import {ClockGuard} from '../../../src/core/clock-guard.ts'
 import {Launcher} from '../../../src/scheduler/launcher.ts'
 import {localWakeup} from '../../../src/platform/wakeup.ts'
@@ -81,20 +82,14 @@ describe('a request with a smaller number than one committed before', () => {
         random: systemRandom(),
         wakeup,
         events,
-        clockGuard: new ClockGuard({farMs: MINUTE, confirmMs: MINUTE}),
-        clockConfirmMs: MINUTE,
-        clockStepMs: MINUTE,
+        clockGuard: new ClockGuard({clockFarMs: MINUTE, clockConfirmMs: MINUTE}),
         zoneData: '2026a',
         defaultTarget: 'all',
         lateAfterMs: MINUTE,
         targetWaitMs: MINUTE,
-        catchUpMax: 100,
-        queuedMax: 100,
-        batchMax: 1_000,
-        burstMin: null,
-        firstBatchMax: 1_000,
+        hasBursts: false,
         // The test must not depend on polling.
-        pollMs: 10 * MINUTE,
+        limits: {...checkedLimits(), launchFirstMax: 1_000, pollMs: 10 * MINUTE},
       })
       const {larger, commitSmaller} = await outOfOrder(cluster)
       const [ofB, ofChild] = [decided('b'), decided('child')]

@@ -26,6 +26,7 @@ export interface ChainOptions {
   readonly stallMs?: number
 }
 
+/** The result of the chain after the command has ended. */
 export interface ChainEnd {
   /** Replaces the stored output, without a newline; `null` = the output stays. */
   readonly line: string | null

@@ -4,8 +4,8 @@ import {describe, test} from 'node:test'
 import type {OutputSink} from '../../src/ports/executor.ts'
 import type {Processor, ProcessorStream} from '../../src/ports/processor.ts'
 import type {Clock} from '../../src/ports/runtime.ts'
-import {type ChainOptions, openChain} from '../../src/processors/chain.ts'
-import {aRun, KeepingSink, realClock} from './support.ts'
+import {type ChainOptions, openChain} from '../../src/node/output-chain.ts'
+import {aRun, KeepingSink, realClock} from '../processors/support.ts'
 
 const ENDED = {outcome: 'succeeded', exitCode: 0}
 
