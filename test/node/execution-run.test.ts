@@ -16,7 +16,7 @@ function anExecutionRun(
   script: Script,
   settings: {
     job?: JobFixture
-    /** What the streams of its processors resolve with at their end. */
+    /** Ends of its processors, by name. */
     processors?: Readonly<Record<string, () => Promise<string>>>
     startLog?: StartRecorder
     secrets?: StringMap

@@ -215,7 +215,7 @@ export class SimulatedNode {
     return {store, events, wakeup, clock: this.#clock, random: this.#random}
   }
 
-  /** Those of a server, but for what a test sets, and shorter pauses under load. */
+  /** Limits of a server, but for what a test sets, and shorter pauses under load. */
   get #limits(): Limits {
     const {catchUpMax, launchBatchMax, launchFirstMax, keepOutputBytes} = this.settings
     return {
