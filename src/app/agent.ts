@@ -11,6 +11,7 @@ import type {AgentConfig, LoadedAgentConfig} from '../config/agent.ts'
 import type {MemberStatus} from '../core/node.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
 import {messageOf} from '../lib/error.ts'
+import {pause} from '../lib/pause.ts'
 import {ClockWatch} from '../node/clock-watch.ts'
 import {Finisher} from '../node/finisher.ts'
 import {Membership, replacedSentence} from '../node/membership.ts'
@@ -277,7 +278,7 @@ class Agent implements RunningAgent {
         return await work()
       } catch (error) {
         if (!(error instanceof StoreUnavailable) && !(error instanceof OutcomeUnknown)) throw error
-        await new Promise<void>((resolve) => this.#clock.after(RETRY_MS, resolve))
+        await pause(this.#clock, RETRY_MS)
       }
     }
     throw new StartRefused('The agent was stopped before it had joined.')

@@ -1,7 +1,7 @@
 /** Context of a client command, created from the global options and the environment. */
 import type {Clock} from '../ports/runtime.ts'
 import {Client} from './client.ts'
-import {localTimes} from './format.ts'
+import {type Column, localTimes, table} from './format.ts'
 import {plainJson} from './sanitize.ts'
 import type {Terminal} from './terminal.ts'
 import {chooseToken} from './token.ts'
@@ -77,6 +77,28 @@ function notEmpty(text: string | undefined): string | undefined {
 /** Prints the JSON of the API, indented. */
 export function printJson(session: Session, value: unknown): void {
   session.terminal.out(`${plainJson(value, 2)}\n`)
+}
+
+/** Prints `text`, or with `--json` the reply of the API. */
+export function print(session: Session, reply: unknown, text: string): void {
+  if (session.json) printJson(session, reply)
+  else session.terminal.out(text)
+}
+
+/** `none` replaces a table without rows. */
+export function printTable<Row>(
+  session: Session,
+  columns: readonly Column<Row>[],
+  rows: readonly Row[],
+  none: string,
+): void {
+  print(session, rows, table(session.terminal, columns, rows, none))
+}
+
+/** Says that the server has more rows than it sent. */
+export function printTotal(session: Session, headers: Headers, sent: number, rows: string): void {
+  const total = Number(headers.get('x-total-count') ?? sent)
+  if (total > sent && !session.json) session.terminal.err(`${sent} of ${total} ${rows}\n`)
 }
 
 /** Prints to standard error, so that warnings do not disturb scripts. With `json` it is a line of JSON. */

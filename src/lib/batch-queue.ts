@@ -2,6 +2,7 @@
  * Queue of items that run in batches: items that arrive while a batch runs go together into the next one.
  * Order is kept but for urgent items, each caller gets the result of its own item, and nothing is run twice.
  */
+import {pause} from './pause.ts'
 
 export interface BatchQueueOptions<Item, Result> {
   readonly itemsMax: number
@@ -132,8 +133,7 @@ export class BatchQueue<Item, Result> {
       for (const {reject} of batch) reject(error)
     }
     const isLoaded = batch.length >= LOADED_ITEMS && this.#waiting.length < itemsMax
-    if (isLoaded && clock !== undefined && pauseMs !== undefined)
-      await new Promise<void>((resolve) => clock.after(pauseMs, resolve))
+    if (isLoaded && clock !== undefined && pauseMs !== undefined) await pause(clock, pauseMs)
     this.#flushes -= 1
     this.#flush()
   }

@@ -10,6 +10,7 @@ import type {Limits} from '../config/limits.ts'
 import {executionId, type ExecutionRecord} from '../core/execution.ts'
 import {AssertionFailed} from '../lib/assert.ts'
 import {BatchQueue} from '../lib/batch-queue.ts'
+import {pause} from '../lib/pause.ts'
 import type {Events} from '../ports/events.ts'
 import type {FinishItem, FinishOutcome} from '../ports/node-store.ts'
 import type {Clock, Wakeup} from '../ports/runtime.ts'
@@ -62,7 +63,7 @@ export class Finisher<Item = FinishItem> {
         if (error instanceof AssertionFailed) throw error
         // A repeated finish changes nothing, so an unknown outcome is simply retried.
         this.#options.events.emit('step_failed', {step: 'finish', message: String(error)})
-        await new Promise<void>((resolve) => this.#options.clock.after(RETRY_MS, resolve))
+        await pause(this.#options.clock, RETRY_MS)
       }
     }
   }

@@ -5,6 +5,7 @@
  */
 import type {Limits} from '../config/limits.ts'
 import type {MemberRecord} from '../core/node.ts'
+import {pause} from '../lib/pause.ts'
 import type {JoinRequest, JoinResult, MemberStore} from '../ports/node-store.ts'
 import type {Clock} from '../ports/runtime.ts'
 
@@ -40,7 +41,7 @@ export async function joinMember(
     const {incarnation, heartbeatAt} = first
     if (member.incarnation !== incarnation || member.heartbeatAt !== heartbeatAt) return result
     if (clock.monotonicMs() - startedAt >= waitMs) return {kind: 'silent', member}
-    await new Promise<void>((resolve) => clock.after(LOOK_EVERY_MS, resolve))
+    await pause(clock, LOOK_EVERY_MS)
   }
 }
 

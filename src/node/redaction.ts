@@ -5,6 +5,7 @@
  * command that transforms a value in another way can print it: redaction protects against accidents, not
  * against the author of a job.
  */
+import {pause} from '../lib/pause.ts'
 import {START, TextSearch} from '../lib/text-search.ts'
 import type {OutputSink} from '../ports/executor.ts'
 import type {Clock} from '../ports/runtime.ts'
@@ -36,7 +37,7 @@ export class Redaction {
 
   /** Lets other work run in between: values of many KiB have many forms. */
   static async of(values: Iterable<string>, clock: Clock): Promise<Redaction> {
-    const otherWork = () => new Promise<void>((resolve) => clock.after(0, resolve))
+    const otherWork = () => pause(clock, 0)
     const texts: Buffer[] = []
     for (const value of values) {
       texts.push(...formsOf(value).map((text) => Buffer.from(text)))

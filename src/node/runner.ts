@@ -11,6 +11,7 @@ import {claimId, type ExecutionClaim, executionId} from '../core/execution.ts'
 import {BatchQueue} from '../lib/batch-queue.ts'
 import type {Loop, Service} from '../lib/loop.ts'
 import type {Step} from '../core/steps.ts'
+import {pause} from '../lib/pause.ts'
 import type {Events} from '../ports/events.ts'
 import type {NodeStore, OutputAppend} from '../ports/node-store.ts'
 import type {Clock, Random, Timer, Wakeup} from '../ports/runtime.ts'
@@ -317,7 +318,7 @@ export class Runner implements Service {
         if (clock.monotonicMs() - sentAt <= limits.claimFreshMs) return true
       } catch (error) {
         events.emit('step_failed', {step: 'verify', message: String(error)})
-        await new Promise<void>((resolve) => clock.after(limits.pollMs, resolve))
+        await pause(clock, limits.pollMs)
       }
     }
   }

@@ -4,6 +4,7 @@
  * an agent that asks for much delays itself, and no heartbeat or result of another agent.
  */
 import type {Limits} from '../../config/limits.ts'
+import {pause} from '../../lib/pause.ts'
 import type {Clock} from '../../ports/runtime.ts'
 
 /**
@@ -61,7 +62,7 @@ export class AgentBudget {
     const now = this.#clock.monotonicMs()
     const waitMs = Math.max(pace.until, now - pace.burstMs) + (items * 1000) / perSecond - now
     pace.until = now + waitMs
-    if (waitMs > 0) await new Promise<void>((resolve) => void this.#clock.after(waitMs, resolve))
+    if (waitMs > 0) await pause(this.#clock, waitMs)
   }
 
   #paceOf(holder: string): Pace {

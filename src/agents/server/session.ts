@@ -6,6 +6,7 @@
 import {claimId, type ExecutionClaim, executionId} from '../../core/execution.ts'
 import type {MemberStatus} from '../../core/node.ts'
 import {AssertionFailed} from '../../lib/assert.ts'
+import {pause} from '../../lib/pause.ts'
 import type {Events} from '../../ports/events.ts'
 import type {
   ActiveClaim,
@@ -280,7 +281,7 @@ export class AgentSession {
     const earliest = now - HEARTBEAT_BURST * HEARTBEAT_GAP_MS
     this.#pacedUntil = Math.max(this.#pacedUntil, earliest) + HEARTBEAT_GAP_MS
     const waitMs = this.#pacedUntil - now
-    if (waitMs > 0) await new Promise<void>((resolve) => void clock.after(waitMs, resolve))
+    if (waitMs > 0) await pause(clock, waitMs)
   }
 
   async #beat({status, ...claims}: RequestOf<'heartbeat'>) {

@@ -7,10 +7,10 @@ import type {PolicyJson} from '../../wire/cluster.ts'
 import type {AccessAnswerJson, CreatedTokenJson, SessionJson, TokenJson} from '../../wire/token.ts'
 import {path} from '../client.ts'
 import {NegativeResult, CommandFailed, UsageError} from '../errors.ts'
-import {type Column, fieldList, relative, table, timeAndAge} from '../format.ts'
+import {type Column, fieldList, relative, timeAndAge} from '../format.ts'
 import {readInput} from '../input.ts'
 import {oneLine, PlainText} from '../sanitize.ts'
-import {printJson, type Session, type WithSession} from '../session.ts'
+import {print, printJson, printTable, type Session, type WithSession} from '../session.ts'
 import {toned} from '../terminal.ts'
 import {oneOf, timeOf, whole} from '../values.ts'
 
@@ -132,7 +132,6 @@ function printCreated(session: Session, {value}: {readonly value: CreatedTokenJs
 async function list(session: Session, {sessions}: {sessions?: true}): Promise<void> {
   const at = sessions === true ? '/acl/sessions' : '/acl/tokens'
   const {value} = await session.client.call<TokenJson[]>('GET', at)
-  if (session.json) return printJson(session, value)
   const {terminal} = session
   const now = session.clock.now()
   const columns: readonly Column<TokenJson>[] = [
@@ -147,14 +146,13 @@ async function list(session: Session, {sessions}: {sessions?: true}): Promise<vo
     {title: 'ACCESSOR', text: ({accessor}) => accessor},
   ]
   const none = sessions === true ? 'No sessions.' : 'No tokens.'
-  terminal.out(table(terminal, columns, value, none))
+  printTable(session, columns, value, none)
 }
 
 async function show(session: Session, named: string): Promise<void> {
   const {isSession, ...token} = await find(session, named)
-  if (session.json) return printJson(session, token)
-  if (isSession) session.terminal.out('session of a browser\n')
-  session.terminal.out(fields(session, token))
+  const title = isSession ? 'session of a browser\n' : ''
+  print(session, token, `${title}${fields(session, token)}`)
 }
 
 async function revoke(session: Session, named: string, options: {yes?: true}): Promise<void> {
@@ -162,9 +160,8 @@ async function revoke(session: Session, named: string, options: {yes?: true}): P
   if (options.yes !== true) await refuseLast(session, token)
   const at = path('acl', 'tokens', token.accessor)
   const {value} = await session.client.call<TokenJson>('DELETE', at)
-  if (session.json) return printJson(session, value)
   const what = token.isSession ? 'ended a session of' : 'revoked'
-  session.terminal.out(`${what} ${oneLine(value.name)} (${value.accessor})\n`)
+  print(session, value, `${what} ${oneLine(value.name)} (${value.accessor})\n`)
 }
 
 /**
@@ -262,25 +259,22 @@ async function apply(session: Session, name: string, options: {file: string}): P
   const body = {Name: name, Rules: rules.trim()}
   const at = path('acl', 'policies', name)
   const {value} = await session.client.call<PolicyJson>('POST', at, {body})
-  if (session.json) return printJson(session, value)
-  session.terminal.out(`applied ${value.Name}\n`)
+  print(session, value, `applied ${value.Name}\n`)
 }
 
 async function showPolicy(session: Session, name: string): Promise<void> {
   const {value} = await session.client.call<PolicyJson>('GET', path('acl', 'policies', name))
-  if (session.json) return printJson(session, value)
-  session.terminal.out(`${new PlainText().push(value.Rules)}\n`)
+  print(session, value, `${new PlainText().push(value.Rules)}\n`)
 }
 
 async function listPolicies(session: Session): Promise<void> {
   const {value} = await session.client.call<PolicyJson[]>('GET', '/acl/policies')
-  if (session.json) return printJson(session, value)
   const {terminal} = session
   const columns: readonly Column<PolicyJson>[] = [
     {title: 'NAME', text: ({Name}) => Name, shown: (text) => toned(terminal, 'strong', text)},
     {title: 'GLOBS', text: ({Rules}) => globsOf(Rules)},
   ]
-  terminal.out(table(terminal, columns, value, 'No policies.'))
+  printTable(session, columns, value, 'No policies.')
 }
 
 /** Globs shown of a policy in a list, where each has one line. */
@@ -299,8 +293,7 @@ function globsOf(rules: string): string {
 async function deletePolicy(session: Session, name: string): Promise<void> {
   const at = path('acl', 'policies', name)
   const {value} = await session.client.call<PolicyJson>('DELETE', at)
-  if (session.json) return printJson(session, value)
-  session.terminal.out(`deleted ${value.Name}\n`)
+  print(session, value, `deleted ${value.Name}\n`)
 }
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const

@@ -7,7 +7,7 @@ import {CallFailed, CommandFailed, expectedMessage, NegativeResult, UsageError} 
 import {localTimes, relative, shownTime} from '../format.ts'
 import {BACKUP_MAGIC, readInput} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
-import {printJson, type Session, type WithSession} from '../session.ts'
+import {print, printJson, type Session, type WithSession} from '../session.ts'
 import {type Terminal, toned} from '../terminal.ts'
 
 interface Options {
@@ -50,11 +50,9 @@ async function check(session: Session, file: string | undefined, options: Option
   const checked = await checkAll(session, jobs, options)
   const wrong = checked.filter(({result}) => !result.valid).length
   const documents = checked.map(({name, result}) => ({name, ...result}))
-  if (session.json) printJson(session, {valid: wrong === 0, jobs: documents})
-  else {
-    session.terminal.out(checked.map((each) => shownCheck(session, each)).join(''))
-    session.terminal.out(`${summaryOf(checked.length, wrong)}\n`)
-  }
+  const lines = checked.map((each) => shownCheck(session, each)).join('')
+  const reply = {valid: wrong === 0, jobs: documents}
+  print(session, reply, `${lines}${summaryOf(checked.length, wrong)}\n`)
   if (wrong > 0) throw new NegativeResult()
 }
 

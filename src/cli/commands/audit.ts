@@ -11,9 +11,9 @@ import type {JobJson} from '../../wire/job.ts'
 import {isObject} from '../../wire/json.ts'
 import {path} from '../client.ts'
 import {UsageError} from '../errors.ts'
-import {type Column, shownTime, table} from '../format.ts'
+import {type Column, shownTime} from '../format.ts'
 import {oneLine, plainJson} from '../sanitize.ts'
-import {printJson, type Session, type WithSession} from '../session.ts'
+import {print, printTable, printTotal, type Session, type WithSession} from '../session.ts'
 import {toned} from '../terminal.ts'
 import {oneOf, revisionNumber, timeOf, whole} from '../values.ts'
 
@@ -67,7 +67,6 @@ async function audit(session: Session, options: AuditOptions): Promise<void> {
     throw new UsageError('--from must be before --to: nothing is between them.')
   const query = {...filters, from, to, _end: limit}
   const {value, headers} = await session.client.call<AuditEntryJson[]>('GET', '/audit', {query})
-  if (session.json) return printJson(session, value)
   const {terminal} = session
   const columns: readonly Column<AuditEntryJson>[] = [
     {title: 'TIME', text: ({at}) => shownTime(at, session.zone), isName: true},
@@ -82,9 +81,8 @@ async function audit(session: Session, options: AuditOptions): Promise<void> {
     {title: 'REVISION', text: revisionsOf},
     {title: 'DETAIL', text: ({detail}) => detail},
   ]
-  terminal.out(table(terminal, columns, value, 'No entries.'))
-  const total = Number(headers.get('x-total-count') ?? value.length)
-  if (total > value.length) terminal.err(`${value.length} of ${total} entries\n`)
+  printTable(session, columns, value, 'No entries.')
+  printTotal(session, headers, value.length, 'entries')
 }
 
 function revisionsOf({revision_before: before, revision_after: after}: AuditEntryJson): string {
@@ -115,7 +113,6 @@ async function history(session: Session, name: string, options: {limit: number})
   const query = {_end: options.limit}
   const at = path('jobs', name, 'revisions')
   const {value} = await session.client.call<RevisionJson[]>('GET', at, {query})
-  if (session.json) return printJson(session, value)
   const {terminal} = session
   const columns: readonly Column<RevisionJson>[] = [
     {
@@ -128,7 +125,7 @@ async function history(session: Session, name: string, options: {limit: number})
     {title: 'ACTION', text: ({action}) => action || '-'},
     {title: 'DETAIL', text: ({detail}) => detail},
   ]
-  terminal.out(table(terminal, columns, value, 'No revisions.'))
+  printTable(session, columns, value, 'No revisions.')
 }
 
 /** Prints the changes of a revision, or those from the first to the second one. */
@@ -143,11 +140,8 @@ async function diff(
   const query = {with: other === undefined ? undefined : revision}
   const at = path('jobs', name, 'revisions', to, 'diff')
   const {value} = await session.client.call<RevisionDiffJson>('GET', at, {query})
-  if (session.json) return printJson(session, value)
-  const lines = changedLines(value.before, value.after)
-  session.terminal.out(
-    lines.length === 0 ? 'No difference.\n' : lines.map((line) => `${line}\n`).join(''),
-  )
+  const lines = changedLines(value.before, value.after).map((line) => `${line}\n`)
+  print(session, value, lines.length === 0 ? 'No difference.\n' : lines.join(''))
 }
 
 /** Each field that differs, as it was and as it is. */
@@ -189,6 +183,5 @@ async function revert(session: Session, name: string, revision: string): Promise
   revisionNumber(revision)
   const at = path('jobs', name, 'revisions', revision, 'restore')
   const {value} = await session.client.call<JobJson>('POST', at)
-  if (session.json) return printJson(session, value)
-  session.terminal.out(`${value.name} is as it was in revision ${oneLine(revision)}\n`)
+  print(session, value, `${value.name} is as it was in revision ${oneLine(revision)}\n`)
 }

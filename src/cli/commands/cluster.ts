@@ -3,7 +3,7 @@ import type {Command} from 'commander'
 import type {MemberJson, StatusJson} from '../../wire/cluster.ts'
 import {confirm} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
-import {printJson, type Session, type WithSession} from '../session.ts'
+import {print, type Session, type WithSession} from '../session.ts'
 
 export function addClusterCommands(program: Command, use: WithSession): void {
   program
@@ -20,6 +20,5 @@ async function leave(session: Session, options: {yes?: true}): Promise<void> {
   await confirm(session.terminal, `Stop the server ${name}?`, options)
   const call = {sameServer: true} as const
   const {value} = await session.client.call<MemberJson[]>('POST', '/leave', call)
-  if (session.json) return printJson(session, value)
-  session.terminal.out(`${name} is stopping: it finishes its work and leaves\n`)
+  print(session, value, `${name} is stopping: it finishes its work and leaves\n`)
 }

@@ -13,7 +13,7 @@ import {path} from '../client.ts'
 import {CallFailed, CommandFailed} from '../errors.ts'
 import {confirm, readTextFile} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
-import {printJson, type Session, type WithSession} from '../session.ts'
+import {print, type Session, type WithSession} from '../session.ts'
 import {changedLines} from './audit.ts'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -96,8 +96,7 @@ async function store(
   const headers = {'if-match': revision}
   const at = path('jobs', name)
   const {value} = await session.client.call<JobJson>('PUT', at, {body, headers})
-  if (session.json) return printJson(session, value)
-  session.terminal.out(`changed ${value.name}\n`)
+  print(session, value, `changed ${value.name}\n`)
 }
 
 /** The error that a person can correct. */

@@ -7,7 +7,7 @@ import {codeOf} from '../../lib/error.ts'
 import {LONG_TIMEOUT_MS} from '../client.ts'
 import {CommandFailed, readFailure} from '../errors.ts'
 import {BACKUP_MAGIC} from '../input.ts'
-import {printJson, type Session, type WithSession} from '../session.ts'
+import {print, type Session, type WithSession} from '../session.ts'
 import {formatByteSize} from '../../lib/byte-size.ts'
 import {otherFormat} from '../../wire/json.ts'
 import {DONE, withLenient} from './apply.ts'
@@ -75,8 +75,7 @@ async function restore(
   const {value} = await call.catch((error: unknown) => {
     throw withLenient(error)
   })
-  if (session.json) return printJson(session, value)
-  session.terminal.out(value.map((line) => `${inWords(line)}\n`).join(''))
+  print(session, value, value.map((line) => `${inWords(line)}\n`).join(''))
 }
 
 /** The server has lines such as `success create NAME`. Other commands print `created NAME`. */
@@ -123,8 +122,7 @@ async function backup(session: Session, file: string | undefined): Promise<void>
   }
   const target = file ?? nameOf(response)
   const bytes = await save(response, target, terminal)
-  if (session.json) printJson(session, {file: target, bytes})
-  else terminal.out(`saved ${target} (${formatByteSize(bytes)})\n`)
+  print(session, {file: target, bytes}, `saved ${target} (${formatByteSize(bytes)})\n`)
 }
 
 /** The name that the server proposes, which is never a path. */

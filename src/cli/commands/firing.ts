@@ -6,7 +6,7 @@ import {LONG_TIMEOUT_MS} from '../client.ts'
 import {NegativeResult, CommandFailed, UsageError} from '../errors.ts'
 import {type Column, relative, table, timeAndAge} from '../format.ts'
 import {oneLine} from '../sanitize.ts'
-import {printJson, type Session, type WithSession} from '../session.ts'
+import {print, printJson, type Session, type WithSession} from '../session.ts'
 
 interface PauseOptions {
   readonly firing?: true
@@ -53,15 +53,13 @@ Manual runs, retries and what is running continue.
 async function pause(session: Session, options: PauseOptions): Promise<void> {
   if (isOfFiring(options)) return pauseFiring(session, options)
   const {value} = await session.client.call<PauseStatusJson>('POST', '/pause')
-  if (session.json) return printJson(session, value)
-  session.terminal.out(value.paused ? PAUSED : 'submissions are not paused\n')
+  print(session, value, value.paused ? PAUSED : 'submissions are not paused\n')
 }
 
 async function unpause(session: Session, options: PauseOptions): Promise<void> {
   if (isOfFiring(options)) return endPause(session, options)
   const {value} = await session.client.call<PauseStatusJson>('POST', '/unpause')
-  if (session.json) return printJson(session, value)
-  session.terminal.out(`submissions are ${value.paused ? 'paused' : 'not paused'}\n`)
+  print(session, value, `submissions are ${value.paused ? 'paused' : 'not paused'}\n`)
 }
 
 /** Throws `UsageError` for options that need `--firing`. */
@@ -80,12 +78,11 @@ async function pauseFiring(
   const {value} = await session.client.call<FiringStatusJson>('POST', '/firing/pause', {
     body,
   })
-  if (session.json) return printJson(session, value)
   const set = value.pauses.find((pause) => pause.jobs === normal(jobs))
   const until = set === undefined ? null : set.until
   const ends =
     until === null ? '' : ` until ${timeAndAge(until, session.zone, session.clock.now())}`
-  session.terminal.out(`firing of ${named(jobs)} is paused${ends}\n${FIRING_PAUSED}`)
+  print(session, value, `firing of ${named(jobs)} is paused${ends}\n${FIRING_PAUSED}`)
 }
 
 async function endPause(session: Session, {jobs}: PauseOptions): Promise<void> {

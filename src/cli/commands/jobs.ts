@@ -13,10 +13,17 @@ import {addNextCommand} from './planned.ts'
 import {run} from './run.ts'
 import {path} from '../client.ts'
 import {CallFailed, CommandFailed, expectedMessage} from '../errors.ts'
-import {type Column, fieldList, relative, table, timeAndAge} from '../format.ts'
+import {type Column, fieldList, relative, timeAndAge} from '../format.ts'
 import {confirm} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
-import {printJson, type Session, type WithSession} from '../session.ts'
+import {
+  print,
+  printJson,
+  printTable,
+  printTotal,
+  type Session,
+  type WithSession,
+} from '../session.ts'
 import {status, type Terminal, toned} from '../terminal.ts'
 import {oneOf, whole} from '../values.ts'
 
@@ -72,12 +79,10 @@ async function list(
 ): Promise<void> {
   const query = {q: options.query, status: options.status, _end: options.limit}
   const {value, headers} = await session.client.call<JobJson[]>('GET', '/jobs', {query})
-  if (session.json) return printJson(session, value)
   const {terminal} = session
   const now = session.clock.now()
-  terminal.out(table(terminal, jobColumns(terminal, now), value, 'No jobs.'))
-  const total = Number(headers.get('x-total-count') ?? value.length)
-  if (total > value.length) terminal.err(`${value.length} of ${total} jobs\n`)
+  printTable(session, jobColumns(terminal, now), value, 'No jobs.')
+  printTotal(session, headers, value.length, 'jobs')
 }
 
 function jobColumns(terminal: Terminal, now: number): readonly Column<JobJson>[] {
@@ -176,8 +181,7 @@ function nextOf(job: JobJson, {zone, utc, clock}: Session): string {
 
 async function toggle(session: Session, name: string): Promise<void> {
   const {value} = await session.client.call<JobJson>('POST', path('jobs', name, 'toggle'))
-  if (session.json) return printJson(session, value)
-  printSwitched(session, value)
+  print(session, value, switchedText(value))
 }
 
 /** An error about one job does not keep the others from their change. */
@@ -188,7 +192,7 @@ async function switchJobs(
 ): Promise<void> {
   await forEach(session, names, `${verb}d`, async (name) => {
     const {value} = await session.client.call<JobJson>('POST', path('jobs', name, verb))
-    if (!session.json) printSwitched(session, value)
+    if (!session.json) session.terminal.out(switchedText(value))
     return value
   })
 }
@@ -220,8 +224,8 @@ async function forEach(
   throw new CallFailed(message, first.status, {code: first.code, cause: first})
 }
 
-function printSwitched({terminal}: Session, {name, disabled}: JobJson): void {
-  terminal.out(`${name} is ${disabled ? 'disabled' : 'enabled'}\n`)
+function switchedText({name, disabled}: JobJson): string {
+  return `${name} is ${disabled ? 'disabled' : 'enabled'}\n`
 }
 
 async function remove(

@@ -4,8 +4,8 @@ import {endReasonClause} from '../../core/execution.ts'
 import {reasonSentence} from '../../core/launch-reasons.ts'
 import {type ExecutionJson, LAUNCH_DECISIONS, type LaunchJson} from '../../wire/execution.ts'
 import {path} from '../client.ts'
-import {type Column, duration, shownTime, table} from '../format.ts'
-import {printJson, type Session, type WithSession} from '../session.ts'
+import {type Column, duration, shownTime} from '../format.ts'
+import {printTable, type Session, type WithSession} from '../session.ts'
 import {status} from '../terminal.ts'
 import {oneOf, whole} from '../values.ts'
 
@@ -35,7 +35,6 @@ async function launches(
   const {value} = await session.client.call<LaunchJson[]>('GET', path('jobs', name, 'launches'), {
     query: {_end: options.limit, decision: options.decision},
   })
-  if (session.json) return printJson(session, value)
   const {terminal, zone} = session
   const columns: readonly Column<LaunchJson>[] = [
     {title: 'LAUNCH', text: ({group}) => String(group)},
@@ -51,7 +50,7 @@ async function launches(
     ...shownIf(value, {title: 'TIMES', text: ({count}) => (count === 1 ? '' : `${count}`)}),
     {title: 'RESULT', text: resultOf},
   ]
-  terminal.out(table(terminal, columns, value, 'No launches.'))
+  printTable(session, columns, value, 'No launches.')
 }
 
 /** Only if it says something in a row. */

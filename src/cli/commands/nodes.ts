@@ -1,11 +1,13 @@
 /** `belfry members` and `belfry node …`: the nodes, and whether they take work. */
 import type {Command} from 'commander'
 import {SYSTEM_TAGS} from '../../core/node.ts'
+import {pause} from '../../lib/pause.ts'
 import type {MemberJson} from '../../wire/cluster.ts'
 import {path} from '../client.ts'
-import {CallFailed, CommandFailed} from '../errors.ts'
+import {CommandFailed} from '../errors.ts'
 import {type Column, table, timeAndAge} from '../format.ts'
-import {printJson, type Session, type WithSession} from '../session.ts'
+import {poll, RETRY_MS} from '../poll.ts'
+import {print, printJson, type Session, type WithSession} from '../session.ts'
 import {ProgressLine, status, toned} from '../terminal.ts'
 import {durationText} from '../values.ts'
 
@@ -110,16 +112,14 @@ function ownTags(tags: Readonly<Record<string, string>>): string {
 
 async function remove(session: Session, member: string): Promise<void> {
   const {value} = await session.client.call<MemberJson>('DELETE', path('members', member))
-  if (session.json) return printJson(session, value)
-  session.terminal.out(`removed ${value.Name} (status was ${value.statusText})\n`)
+  print(session, value, `removed ${value.Name} (status was ${value.statusText})\n`)
 }
 
 type Verb = 'cordon' | 'uncordon' | 'drain'
 
 async function change(session: Session, node: string, verb: Verb): Promise<void> {
   const {value} = await session.client.call<MemberJson>('POST', path('members', node, verb))
-  if (session.json) return printJson(session, value)
-  session.terminal.out(sentenceOf(session, value))
+  print(session, value, sentenceOf(session, value))
 }
 
 async function drain(
@@ -179,16 +179,13 @@ function waitingText({waiting}: MemberJson): string {
   return `${count} for another matching node, or for the uncordon\n`
 }
 
-const POLL_MS = 1_000
-/** Failed requests in a row; several times as long as the restart of a server takes. */
-const FAILURES_MAX = 30
-
 /**
  * Waits until nothing runs on the member. Throws `CommandFailed` if its drain is ended, and if it has failed:
  * the store does not know what it still runs.
  */
 async function drained(session: Session, member: MemberJson): Promise<MemberJson> {
   const line = new ProgressLine(session.terminal, session.clock)
+  const wait = () => pause(session.clock, RETRY_MS)
   let last = member
   try {
     while (last.scheduling === 'draining') {
@@ -199,8 +196,8 @@ async function drained(session: Session, member: MemberJson): Promise<MemberJson
         done,
         total: Math.max(member.running, last.running),
       })
-      await new Promise<void>((resolve) => void session.clock.after(POLL_MS, resolve))
-      last = await memberOf(session, member)
+      await wait()
+      last = await poll(() => memberOf(session, member), wait)
     }
   } finally {
     line.end()
@@ -212,18 +209,8 @@ async function drained(session: Session, member: MemberJson): Promise<MemberJson
 }
 
 async function memberOf(session: Session, {id, Name: name}: MemberJson): Promise<MemberJson> {
-  for (let failures = 0; ;) {
-    try {
-      const {value} = await session.client.call<MemberJson[]>('GET', '/members')
-      const found = value.find((each) => each.id === id)
-      if (found !== undefined) return found
-      throw new CommandFailed(`${name} is no member any more.`)
-    } catch (error) {
-      if (!(error instanceof CallFailed)) throw error
-      failures += 1
-      const isPassing = error.status === null || error.status >= 500 || error.status === 429
-      if (!isPassing || failures > FAILURES_MAX) throw error
-      await new Promise<void>((resolve) => void session.clock.after(POLL_MS, resolve))
-    }
-  }
+  const {value} = await session.client.call<MemberJson[]>('GET', '/members')
+  const found = value.find((each) => each.id === id)
+  if (found === undefined) throw new CommandFailed(`${name} is no member any more.`)
+  return found
 }

@@ -3,17 +3,16 @@ import type {LaunchJson} from '../../wire/execution.ts'
 import type {JobJson} from '../../wire/job.ts'
 import {path, STREAM_TIMEOUT_MS} from '../client.ts'
 import {CallFailed, CommandFailed} from '../errors.ts'
-import {endReason} from './launches.ts'
+import {poll} from '../poll.ts'
 import {readEvents} from '../server-events.ts'
 import {printJson, type Session} from '../session.ts'
 import {status} from '../terminal.ts'
+import {endReason} from './launches.ts'
 
 /** Between two looks at the launch: a part of the time waited so far, within these bounds. */
 const POLL_PART = 0.05
 const POLL_MIN_MS = 100
 const POLL_MAX_MS = 1_000
-/** Failed requests in a row; several times as long as the restart of a server takes. */
-const FAILURES_MAX = 30
 
 export async function run(
   session: Session,
@@ -65,6 +64,9 @@ async function endOf(session: Session, name: string, group: string): Promise<Lau
   void Promise.allSettled([listen(session, name, () => look.again(), stop.signal)])
   try {
     return await pollEnd(session, path('jobs', name, 'launches', group), look)
+  } catch (error) {
+    if (error instanceof CallFailed && error.status === 404) return null
+    throw error
   } finally {
     stop.abort()
   }
@@ -95,23 +97,17 @@ async function pollEnd(
   {client, clock}: Session,
   at: string,
   look: {again: () => void},
-): Promise<LaunchJson | null> {
+): Promise<LaunchJson> {
   const since = clock.monotonicMs()
-  for (let failures = 0; ;) {
-    let isNotified = false
+  let isNotified = false
+  const getEnded = async () => {
+    isNotified = false
     look.again = () => (isNotified = true)
-    try {
-      const {value} = await client.call<LaunchJson>('GET', at)
-      failures = 0
-      if (hasEnded(value)) return value
-    } catch (error) {
-      if (!(error instanceof CallFailed)) throw error
-      if (error.status === 404) return null
-      failures += 1
-      const isPassing = error.status === null || error.status >= 500 || error.status === 429
-      if (!isPassing || failures > FAILURES_MAX) throw error
-    }
-    if (isNotified && failures === 0) continue
+    const {value} = await client.call<LaunchJson>('GET', at)
+    return hasEnded(value) ? value : null
+  }
+  return poll(getEnded, async (failures) => {
+    if (isNotified && failures === 0) return
     const partMs = failures === 0 ? (clock.monotonicMs() - since) * POLL_PART : POLL_MAX_MS
     await new Promise<void>((resolve) => {
       const timer = clock.after(Math.min(POLL_MAX_MS, Math.max(POLL_MIN_MS, partMs)), resolve)
@@ -120,7 +116,7 @@ async function pollEnd(
         resolve()
       }
     })
-  }
+  })
 }
 
 /** Throws `CommandFailed` if the server does not say. */

@@ -1,16 +1,17 @@
 /** `belfry runs …` and `belfry busy`: list executions, show and follow their output, cancel them. */
 import type {Command} from 'commander'
-import type {Clock} from '../../ports/runtime.ts'
+import {pause} from '../../lib/pause.ts'
 import {type CancelledJson, type ExecutionJson, omittedLine} from '../../wire/execution.ts'
 import type {JobJson} from '../../wire/job.ts'
 import {EXECUTION_FILTERS} from '../../wire/query.ts'
 import {endReason} from './launches.ts'
 import {path, STREAM_TIMEOUT_MS} from '../client.ts'
 import {NegativeResult, CallFailed, CommandFailed, UsageError} from '../errors.ts'
-import {type Column, duration, fieldList, relative, table, timeAndAge} from '../format.ts'
+import {type Column, duration, fieldList, relative, timeAndAge} from '../format.ts'
+import {FAILURES_MAX, RETRY_MS} from '../poll.ts'
 import {PlainText} from '../sanitize.ts'
 import {readEvents, type ServerEvent} from '../server-events.ts'
-import {printJson, type Session, type WithSession} from '../session.ts'
+import {print, printJson, printTable, type Session, type WithSession} from '../session.ts'
 import {status, type Terminal, toned} from '../terminal.ts'
 import {oneOf, whole} from '../values.ts'
 
@@ -97,25 +98,23 @@ async function list(
   const query = {...NO_OUTPUT, status: options.status, _end: options.limit}
   const at = path('jobs', job, 'executions')
   const {value} = await session.client.call<ExecutionJson[]>('GET', at, {query})
-  if (session.json) return printJson(session, value)
   const {terminal} = session
   const now = session.clock.now()
   const columns = [
     ...executionColumns(terminal, now),
     ...optionalColumns(now).filter(({text}) => value.some((execution) => text(execution) !== '')),
   ]
-  terminal.out(table(terminal, columns, value, 'No executions.'))
+  printTable(session, columns, value, 'No executions.')
 }
 
 async function busy(session: Session): Promise<void> {
   const {value} = await session.client.call<ExecutionJson[]>('GET', '/busy', {query: NO_OUTPUT})
-  if (session.json) return printJson(session, value)
   const {terminal} = session
   const columns: readonly Column<ExecutionJson>[] = [
     {title: 'JOB', text: (execution) => execution.job_name},
     ...executionColumns(terminal, session.clock.now()).filter(({title}) => title !== 'TOOK'),
   ]
-  terminal.out(table(terminal, columns, value, 'No running executions.'))
+  printTable(session, columns, value, 'No running executions.')
 }
 
 async function show(
@@ -201,10 +200,8 @@ async function cancel(
     throw new UsageError('runs cancel needs a job and an execution, or --job for all of a job.')
   const at = path('jobs', job, 'executions', execution, 'cancel')
   const {value} = await session.client.call<ExecutionJson>('POST', at)
-  if (session.json) return printJson(session, value)
-  session.terminal.out(
-    `${value.id} is ${value.status === 'running' ? 'being cancelled' : value.status}\n`,
-  )
+  const end = value.status === 'running' ? 'being cancelled' : value.status
+  print(session, value, `${value.id} is ${end}\n`)
 }
 
 async function cancelAll(session: Session, job: string, launch?: number): Promise<void> {
@@ -239,10 +236,6 @@ function endLine(text: string): string {
   return text.endsWith('\n') ? text : `${text}\n`
 }
 
-/** Several times as long as a server takes to restart. */
-const ATTEMPTS_MAX = 30
-const RETRY_MS = 1_000
-
 type End = Pick<ExecutionJson, 'id' | 'status'> & {readonly head: string; readonly foot: string}
 
 /**
@@ -256,7 +249,7 @@ async function followOutput(
 ): Promise<void> {
   let position = ''
   let last = ''
-  for (let attempts = 0; attempts < ATTEMPTS_MAX; attempts += 1) {
+  for (let attempts = 0; attempts < FAILURES_MAX; attempts += 1) {
     const before = position
     const end = await watch(session, path, position, (event) => {
       position = event.id
@@ -266,7 +259,7 @@ async function followOutput(
     })
     if (end !== null) return printEnd(session, end, print)
     if (position !== before) attempts = 0
-    await pause(session.clock)
+    await pause(session.clock, RETRY_MS)
   }
   throw new CommandFailed('The connection was lost too often. Follow the execution again later.')
 }
@@ -307,10 +300,4 @@ function printEnd(session: Session, end: End, print: (text: string) => void): vo
   const {terminal} = session
   terminal.err(`${end.head}${end.id} ${status(terminal, end.status)}\n`)
   if (end.status !== 'succeeded') throw new NegativeResult()
-}
-
-function pause(clock: Clock): Promise<void> {
-  return new Promise((resolve) => {
-    clock.after(RETRY_MS, resolve)
-  })
 }

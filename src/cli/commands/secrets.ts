@@ -2,10 +2,10 @@
 import type {Command} from 'commander'
 import type {SecretJson} from '../../wire/secret.ts'
 import {path} from '../client.ts'
-import {type Column, relative, table} from '../format.ts'
+import {type Column, relative} from '../format.ts'
 import {readSecret} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
-import {printJson, type Session, type WithSession} from '../session.ts'
+import {print, printTable, type Session, type WithSession} from '../session.ts'
 import {toned} from '../terminal.ts'
 
 export function addSecretCommands(program: Command, use: WithSession): void {
@@ -23,13 +23,11 @@ export function addSecretCommands(program: Command, use: WithSession): void {
 async function set(session: Session, name: string, {file}: {file: string}): Promise<void> {
   const body = {value: await readSecret(session.terminal, file)}
   const {value} = await session.client.call<SecretJson>('PUT', path('secrets', name), {body})
-  if (session.json) return printJson(session, value)
-  session.terminal.out(`set ${oneLine(value.name)}\n`)
+  print(session, value, `set ${oneLine(value.name)}\n`)
 }
 
 async function list(session: Session): Promise<void> {
   const {value} = await session.client.call<SecretJson[]>('GET', '/secrets')
-  if (session.json) return printJson(session, value)
   const {terminal} = session
   const now = session.clock.now()
   const columns: readonly Column<SecretJson>[] = [
@@ -37,11 +35,10 @@ async function list(session: Session): Promise<void> {
     {title: 'SET', text: ({set_at}) => relative(set_at, now)},
     {title: 'BY', text: ({set_by}) => set_by},
   ]
-  terminal.out(table(terminal, columns, value, 'No secrets.'))
+  printTable(session, columns, value, 'No secrets.')
 }
 
 async function remove(session: Session, name: string): Promise<void> {
   const {value} = await session.client.call<SecretJson>('DELETE', path('secrets', name))
-  if (session.json) return printJson(session, value)
-  session.terminal.out(`deleted ${oneLine(value.name)}\n`)
+  print(session, value, `deleted ${oneLine(value.name)}\n`)
 }

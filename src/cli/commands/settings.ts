@@ -3,7 +3,7 @@ import type {Command} from 'commander'
 import type {SettingsJson} from '../../wire/settings.ts'
 import {UsageError} from '../errors.ts'
 import {fieldList} from '../format.ts'
-import {printJson, type Session, type WithSession} from '../session.ts'
+import {print, printJson, type Session, type WithSession} from '../session.ts'
 import {printPauses} from './firing.ts'
 
 export function addSettingsCommands(program: Command, use: WithSession): void {
@@ -45,9 +45,10 @@ async function set(session: Session, setting: string, value: string): Promise<vo
   const after = await session.client.call<SettingsJson>('PATCH', '/settings', {
     body: {timezone: value},
   })
-  if (session.json) return printJson(session, after.value)
   const {timezone} = after.value
-  session.terminal.out(
+  print(
+    session,
+    after.value,
     before.value.timezone === timezone
       ? `timezone is ${timezone} already\n`
       : `timezone is ${timezone} (was ${before.value.timezone})\n` +

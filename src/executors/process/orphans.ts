@@ -7,6 +7,7 @@
  */
 import {existsSync, readdirSync, rmSync} from 'node:fs'
 import {join} from 'node:path'
+import {pause} from '../../lib/pause.ts'
 import type {Clock} from '../../ports/runtime.ts'
 import {bootId} from '../../platform/boot-id.ts'
 import {JOURNAL_PREFIX, type JournalEntry, type JournalHead, readJournal} from './journal.ts'
@@ -116,10 +117,4 @@ async function findAlive(
     if (ownGroups.has(entry.pid)) for (const row of members) found.set(row.pid, entry.executionId)
   }
   return [...found].map(([pid, executionId]) => ({executionId, pid}))
-}
-
-function pause(clock: Clock, delayMs: number): Promise<void> {
-  return new Promise((resolve) => {
-    clock.after(delayMs, resolve)
-  })
 }

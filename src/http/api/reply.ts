@@ -8,6 +8,7 @@ import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {decide, jobPath, shownJobs} from '../../core/access/authorization.ts'
 import type {JobRecord, ShownJob} from '../../core/job.ts'
 import {withoutDetails} from '../../core/job-fields.ts'
+import {pause} from '../../lib/pause.ts'
 import type {Page, Slice} from '../../ports/page.ts'
 import type {Clock} from '../../ports/runtime.ts'
 import {encodeJob, type JobJson} from '../../wire/job.ts'
@@ -152,9 +153,7 @@ async function* rowChunks<Row>(
       : JSON.stringify(encode(row))
   for (let start = '['; remaining.length > 0; start = ',') {
     yield start + remaining.splice(0, CHUNK_ROWS).map(text).join(',')
-    await new Promise<void>((resolve) => {
-      clock.after(0, resolve)
-    })
+    await pause(clock, 0)
   }
   yield pretty ? '\n]' : ']'
 }
