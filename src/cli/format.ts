@@ -2,6 +2,7 @@
  * Formats tables, field lists and times for people. Columns are as wide as their widest cell. On a terminal,
  * cells are cut until a row fits; in a pipe, nothing is.
  */
+import {roughDuration} from '../lib/duration.ts'
 import {ZERO_TIME} from '../wire/time.ts'
 import {oneLine} from './sanitize.ts'
 import {type Terminal, toned} from './terminal.ts'
@@ -146,12 +147,6 @@ export function timeAndAge(time: string | null, zone: string, now: number): stri
 }
 
 const SECOND_MS = 1000
-const UNITS: readonly (readonly [unit: string, ms: number])[] = [
-  ['d', 86_400_000],
-  ['h', 3_600_000],
-  ['m', 60_000],
-  ['s', SECOND_MS],
-]
 
 /** Relative time, as in `in 5m`, `3d ago`, `now`; `-` when it is not set. */
 export function relative(time: string | null, now: number): string {
@@ -159,7 +154,7 @@ export function relative(time: string | null, now: number): string {
   if (at === null) return '-'
   const away = at - now
   if (Math.abs(away) < SECOND_MS) return 'now'
-  return away > 0 ? `in ${coarse(away)}` : `${coarse(-away)} ago`
+  return away > 0 ? `in ${roughDuration(away)}` : `${roughDuration(-away)} ago`
 }
 
 /** Time between the two; `-` while one of them is not set. */
@@ -167,18 +162,7 @@ export function duration(from: string, until: string): string {
   const start = instantOf(from)
   const end = instantOf(until)
   if (start === null || end === null) return '-'
-  const ms = end - start
-  return ms < SECOND_MS ? `${ms}ms` : coarse(ms)
-}
-
-/** The two largest units. */
-function coarse(ms: number): string {
-  const first = UNITS.findIndex(([, unitMs]) => ms >= unitMs)
-  const [unit, unitMs] = UNITS[first]!
-  const whole = `${Math.floor(ms / unitMs)}${unit}`
-  const next = UNITS[first + 1]
-  const rest = next === undefined ? 0 : Math.floor((ms % unitMs) / next[1])
-  return rest === 0 ? whole : `${whole}${rest}${next![0]}`
+  return roughDuration(end - start)
 }
 
 /** `null` when the time is not set. */

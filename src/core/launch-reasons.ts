@@ -77,6 +77,8 @@ export const LAUNCH_REASONS = {
     decides: {decision: 'skipped', causes: ['schedule']},
   },
   waits_for_node: {means: 'It waits for a node whose tags match'},
+  parent_failed: {means: 'The launch of its parent ended without success'},
+  parent_skipped: {means: 'Its parent did not run'},
 } as const satisfies Record<string, ReasonRow>
 
 export type Reason = keyof typeof LAUNCH_REASONS
@@ -97,13 +99,4 @@ export function reasonText(code: Reason, sentence = ''): string {
 export function reasonCode(reason: string): Reason | null {
   const [code = ''] = reason.split(':')
   return Object.hasOwn(ROWS, code) ? (code as Reason) : null
-}
-
-/** A stored reason for people; an unknown code stays as it is. */
-export function reasonSentence(reason: string): string {
-  const code = reasonCode(reason)
-  if (code === null) return reason
-  // Marks of Markdown are removed: a link is its text.
-  const sentence = ROWS[code]!.means.replaceAll('`', '').replace(/\[([^\]]*)\]\([^)]*\)/g, '$1')
-  return sentence + reason.slice(code.length)
 }

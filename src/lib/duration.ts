@@ -105,3 +105,13 @@ export function formatDuration(ms: number): string {
   if (ns % 1000 > 0) text += `${ns % 1000}ns`
   return text === '' ? '0s' : text
 }
+
+/** A duration for people: its two largest units from a second on, as in `1h30m`, else whole ms. */
+export function roughDuration(ms: number): string {
+  const first = SHOWN.findIndex(([unit, perUnit]) => unit !== 'ms' && ms >= perUnit)
+  if (first === -1) return `${Math.round(ms)}ms`
+  const [unit, perUnit] = SHOWN[first]!
+  const [nextUnit, perNext] = SHOWN[first + 1]!
+  const rest = nextUnit === 'ms' ? 0 : Math.floor((ms % perUnit) / perNext)
+  return `${Math.floor(ms / perUnit)}${unit}${rest === 0 ? '' : `${rest}${nextUnit}`}`
+}

@@ -1,7 +1,8 @@
 /** `belfry jobs launches`: what became of planned times and requests. */
 import type {Command} from 'commander'
-import {endReasonClause} from '../../core/execution.ts'
-import {reasonSentence} from '../../core/launch-reasons.ts'
+import {endCause} from '../../core/explain/executions.ts'
+import {reasonTold} from '../../core/explain/reasons.ts'
+import {type Words, wordsIn} from '../../core/explain/words.ts'
 import {type ExecutionJson, LAUNCH_DECISIONS, type LaunchJson} from '../../wire/execution.ts'
 import {path} from '../client.ts'
 import {type Column, duration, shownTime} from '../format.ts'
@@ -48,7 +49,7 @@ async function launches(
       isName: true,
     },
     ...shownIf(value, {title: 'TIMES', text: ({count}) => (count === 1 ? '' : `${count}`)}),
-    {title: 'RESULT', text: resultOf},
+    {title: 'RESULT', text: (row) => resultOf(row, wordsIn(zone, session.clock.now()))},
   ]
   printTable(session, columns, value, 'No launches.')
 }
@@ -73,13 +74,29 @@ function lateness({
 }
 
 /** The execution, or how many ended how; why, if there is none. */
-export function resultOf({executions, reason}: LaunchJson): string {
+export function resultOf(launch: LaunchJson, words: Words): string {
+  const {executions} = launch
   const [one] = executions
-  if (one === undefined) return reasonSentence(reason)
+  if (one === undefined) return reasonTold(factsOf(launch), {}, words).sentences.join(' ')
   if (executions.length === 1) return `${one.id} ${one.status}${inBrackets(endReason(one))}`
   const counts = new Map<string, number>()
   for (const {status: end} of executions) counts.set(end, (counts.get(end) ?? 0) + 1)
   return [...counts].map(([end, count]) => `${count} ${end}`).join(', ')
+}
+
+function factsOf({
+  scheduled_at: at,
+  scheduled_until: until,
+  decided_at: decided,
+  ...rest
+}: LaunchJson) {
+  return {
+    ...rest,
+    jobName: rest.job_name,
+    scheduledAt: Date.parse(at),
+    scheduledUntil: Date.parse(until),
+    decidedAt: decided === null ? null : Date.parse(decided),
+  }
 }
 
 function inBrackets(text: string): string {
@@ -90,7 +107,6 @@ function inBrackets(text: string): string {
 export function endReason(
   end: Pick<ExecutionJson, 'status'> & Partial<Pick<ExecutionJson, 'exit_code' | 'reason'>>,
 ): string {
-  const {reason = '', exit_code: exitCode = null} = end
-  if (reason !== '' || end.status === 'lost') return endReasonClause(reason)
-  return exitCode === null || exitCode === 0 ? '' : `exit code ${exitCode}`
+  const {status, reason = '', exit_code: exitCode = null} = end
+  return endCause({status, reason, exitCode})
 }
