@@ -15,8 +15,8 @@ import {SYSTEM_TAGS} from '../src/core/node.ts'
 import {localEvents} from '../src/telemetry/event-bus.ts'
 import {openMetrics} from '../src/telemetry/metrics.ts'
 import {systemClock} from '../src/platform/clock.ts'
-import {partsOf, TABLES} from './docs/tables.ts'
-import {aServer} from './support/server-process.ts'
+import {documentedPath} from './docs/routes.ts'
+import {partsOf, ROUTES, TABLES} from './docs/tables.ts'
 import {CLUSTER} from './telemetry/cluster-state.ts'
 import {readSources} from './tidy/source.ts'
 
@@ -128,58 +128,21 @@ test('metrics.md lists the steps that can fail, and no other', async () => {
     assert.ok(source.includes(`'${step}'`), `${step} does not exist`)
 })
 
-/** Every route of the OpenAPI document, such as `GET /v1/jobs/{name}`, with parameters named as in api.md. */
-async function realRoutes(t: Parameters<typeof aServer>[0]): Promise<readonly string[]> {
-  const server = await aServer(t)
-  const {json} = await server.get('/openapi.json')
-  const paths = Object.entries(json.paths as Record<string, Record<string, unknown>>)
-  return paths.flatMap(([path, methods]) =>
-    Object.keys(methods)
-      .filter((method) => method !== 'head')
-      .map((method) => `${method.toUpperCase()} ${plainPath(path)}`),
+test('api.md lists every page outside of the OpenAPI document, and no others', () => {
+  const rows = rowsOf(read('docs/reference/api.md'), '### Pages')
+  const {all, described} = ROUTES
+  const pages = all.filter(({url}) => described.every((route) => route.url !== url))
+  const files = /\.(?:js|css|svg)$/
+  sameSet(
+    rows.flatMap((cells) => cells.flatMap(quoted)).filter((text) => text.startsWith('GET /')),
+    pages.map(({method, url}) => `${method} ${url}`).filter((name) => !files.test(name)),
   )
-}
+})
 
-/** A path with parameters named as in api.md, without a trailing slash. */
-function plainPath(path: string): string {
-  return path.replace('{execution}', '{id}').replace(/(?<=.)\/$/, '')
-}
-
-/** Routes in api.md: `GET /v1/x`, or `GET`, `POST`, `DELETE /v1/x` in one cell, or a path alone (GET). */
-function documentedRoutes(page: string): readonly string[] {
-  const routes = new Set<string>()
-  for (const [cell] of rowsOf(page)) {
-    let methods: string[] = []
-    for (const text of quoted(cell!)) {
-      const [method, path] = text.startsWith('/') ? ['GET', text] : text.split(' ')
-      methods.push(method!)
-      if (path === undefined) continue
-      for (const one of methods) routes.add(`${one} ${plainPath(path)}`)
-      methods = []
-    }
-  }
-  return [...routes]
-}
-
-test('api.md lists every route, and no other', async (t) => {
-  const api = read('docs/reference/api.md')
-  const named = new Set(documentedRoutes(api))
-  // Mentioned in the text of another row.
-  for (const alias of ['/v1/executions/{name}'])
-    if (api.includes(`\`${alias}\``)) named.add(`GET ${alias}`)
-  const real = await realRoutes(t)
-  for (const route of real) assert.ok(named.has(route), `api.md lacks ${route}`)
-  // Pages outside the OpenAPI document.
-  const pages = [
-    'GET /docs',
-    'GET /ui',
-    'GET /v1/openapi.json',
-    'GET /v1/openapi-3.0.json',
-    'GET /v1/session/oidc',
-    'GET /v1/session/oidc/callback',
-  ]
-  for (const route of named)
-    assert.ok(real.includes(route) || pages.includes(route), `${route} does not exist`)
+test('every tag of a route has a section in api.md', () => {
+  const written = TABLES.flatMap(({page, rows}) => (page === 'api.md' ? rows : [])).join('\n')
+  for (const {method, url} of ROUTES.described)
+    assert.ok(written.includes(`\`${method} ${documentedPath(url)}\``), `${method} ${url}`)
 })
 
 test('the glossary defines each term once, and the terms of the flow', () => {

@@ -30,7 +30,7 @@ import {
 } from './api/errors.ts'
 import {EventStreams, OpenStreams, OutputStreams} from './api/event-streams.ts'
 import {LongLists} from './api/long-lists.ts'
-import {collectRoutes, type DescribedRoutes, routeOpenApi} from './api/openapi.ts'
+import {collectRoutes, routeOpenApi, type Routes} from './api/openapi.ts'
 import {type HttpOptions, PARAMETER_LENGTH_MAX, type SentReply} from './options.ts'
 import {PathTable} from './api/paths.ts'
 import {checkParameters} from './api/query-parameters.ts'
@@ -77,9 +77,6 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
     assert(access !== undefined, `${String(method)} ${url} declares what it needs of a token`)
     paths.add(method, url === '' ? '/' : url, access)
   })
-  // Schemas of wire/ describe requests and responses; decoders check them. Fastify's validation is off.
-  app.setValidatorCompiler(() => () => true)
-  app.setSerializerCompiler(() => (data) => JSON.stringify(data))
   parseBodies(app, options)
   handleErrors(app, options, paths)
   // The first hook of all, so that failed authentication has these headers too.
@@ -114,7 +111,7 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
 }
 
 interface V1Options extends HttpOptions {
-  readonly routes: DescribedRoutes
+  readonly routes: Routes
   readonly streams: OpenStreams
   readonly paths: PathTable
 }
@@ -190,13 +187,13 @@ function securityHeaders(tls: boolean) {
   }
 }
 
-/** Fastify loads its own compilers otherwise, although it needs none: `createHttpServer` sets both. */
+/** Fastify loads its own compilers otherwise, although no route has a schema: decoders check requests. */
 const NO_COMPILERS = {
   compilersFactory: {buildValidator: neverBuilt, buildSerializer: neverBuilt},
 }
 
 function neverBuilt(): never {
-  throw new AssertionFailed('the compilers are set before the first schema')
+  throw new AssertionFailed('no route has a schema')
 }
 
 const MULTIPART = /^multipart\/form-data *;/i

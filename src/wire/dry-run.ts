@@ -1,5 +1,6 @@
 /** The reply to a dry run of a submit, in JSON. */
 import {Type, type Static} from 'typebox'
+import {schemaRef} from './shapes.ts'
 
 export const Fault = Type.Object(
   {
@@ -22,7 +23,7 @@ export const DryRun = Type.Object(
     action: Type.Union([Type.Enum(['create', 'update', 'unchanged']), Type.Null()], {
       description: 'What the submit would do; `null` = nothing, it is not valid.',
     }),
-    errors: Type.Array(Fault, {description: 'All faults, up to 50.'}),
+    errors: Type.Array(schemaRef(Fault), {description: 'All faults, up to 50.'}),
     warnings: Type.Array(Type.String(), {description: 'What probably does not work as meant.'}),
     timezone: Type.Union([Type.String(), Type.Null()], {
       description: 'Zone of the schedule; `null` = the schedule or its zone is not valid.',

@@ -36,9 +36,24 @@ export const TextMapInput = (description: string, entriesMax: number) =>
 export const MayBeUnset = <Schema extends TSchema>(schema: Schema) =>
   Type.Optional(Type.Union([schema, Type.Null()]))
 
+type Named<Schema extends TSchema> = Schema & {$id?: string}
+
+const REFERENCED = new Set<TSchema>()
+
+/** Name of a schema in the OpenAPI document, for texts. */
+export function schemaName(schema: Named<TSchema>): string {
+  REFERENCED.add(schema)
+  return schema.$id ?? ''
+}
+
 /** A reference to a named schema of the OpenAPI document, typed as that schema. */
-export const schemaRef = <Schema extends TSchema>(schema: Schema & {$id?: string}) =>
-  Type.Unsafe<Type.Static<Schema>>({$ref: `${schema.$id ?? ''}#`})
+export const schemaRef = <Schema extends TSchema>(schema: Named<Schema>) =>
+  Type.Unsafe<Type.Static<Schema>>({$ref: `${schemaName(schema)}#`})
+
+/** Every schema that was referenced: the named schemas of the OpenAPI document. */
+export function referencedSchemas(): readonly TSchema[] {
+  return [...REFERENCED]
+}
 
 interface Keywords {
   readonly type?: string

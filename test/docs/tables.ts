@@ -10,9 +10,21 @@ import {END_REASONS} from '../../src/core/execution.ts'
 import {EVENTS} from '../../src/core/events.ts'
 import {REASON_ROWS} from '../../src/core/launch-reasons.ts'
 import {eventFields} from './event-fields.ts'
+import {allRoutes, bodyRows, impliedErrorRows, parameterRows, routeRows} from './routes.ts'
 import {errorRow, eventRow, jobFieldRow, limitRow, settingRow, tableRow} from './rows.ts'
 
 const FIELDS = eventFields()
+/** Routes of a server; the tests of pages outside of the API need the others. */
+export const ROUTES = await allRoutes()
+
+const SECTIONS = [
+  ['### Jobs', 'jobs'],
+  ['### History', 'history'],
+  ['### Cluster', 'cluster'],
+  ['### Administration', 'administration'],
+  ['### Access', 'policies'],
+  ['### Health and metrics', 'service'],
+] as const
 
 interface Table {
   /** File in docs/reference. */
@@ -63,6 +75,13 @@ export const TABLES: readonly Table[] = [
     below: 'The reasons of executions:',
     rows: Object.entries(END_REASONS).map(([code, clause]) => tableRow([`\`${code}\``, clause])),
   },
+  ...SECTIONS.map(([below, tag]) => {
+    const routes = ROUTES.described.filter((route) => route.tag === tag)
+    return {page: 'api.md', below, rows: routeRows(routes)}
+  }),
+  {page: 'api.md', below: '### Query parameters', rows: parameterRows(ROUTES.described)},
+  {page: 'api.md', below: '### Bodies', rows: bodyRows(ROUTES.described)},
+  {page: 'api.md', below: '### Errors of many routes', rows: impliedErrorRows()},
 ]
 
 export function pathOf({page}: Table): string {

@@ -2,14 +2,15 @@
  * A complete HTTP API on a free local port, with a store in memory and a virtual clock. `launch`, `claim` and
  * `finish` play the leader and the nodes, directly through the store.
  */
+import assert from 'node:assert/strict'
 import {randomBytes} from 'node:crypto'
 import {mkdtemp, rm} from 'node:fs/promises'
 import {request as httpRequest, type Agent, type IncomingHttpHeaders} from 'node:http'
 import type {AddressInfo} from 'node:net'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
-import type {TestContext} from 'node:test'
-import type {FastifyInstance} from 'fastify'
+import {after, type TestContext} from 'node:test'
+import type {FastifyInstance, FastifyRequest} from 'fastify'
 import {checkedLimits, type Limits} from '../../src/config/limits.ts'
 import type {FinalStatus} from '../../src/core/execution.ts'
 import type {StringMap} from '../../src/core/job.ts'
@@ -17,6 +18,8 @@ import {countTargets} from '../../src/core/target.ts'
 import {HTTP_PARAMETERS} from '../../src/executors/http-parameters.ts'
 import {SHELL_PARAMETERS} from '../../src/executors/shell-parameters.ts'
 import {announceFinished} from '../../src/node/finisher.ts'
+import {errorsOf, REQUEST_ERRORS, type RouteDescription} from '../../src/http/api/describe-route.ts'
+import {asRefusal} from '../../src/http/api/errors.ts'
 import {
   CLOSE_TIMEOUT_MS,
   type FailedRequest,
@@ -76,6 +79,22 @@ export interface ApiOptions extends Partial<Omit<HttpOptions, 'limits'>> {
   readonly token?: string | null
   readonly dependencies?: Partial<OperationsDependencies>
   readonly wrapStore?: (store: Store) => Store
+}
+
+/** Errors that routes of this test file answered although their declarations lack them. */
+const undeclared = new Set<string>()
+
+after(() => assert.deepEqual([...undeclared], [], 'the routes must declare these errors'))
+
+function noteUndeclared(
+  error: unknown,
+  {method, routeOptions: {url = '', config}}: FastifyRequest,
+): void {
+  const code = asRefusal(error)?.code ?? 'internal'
+  if (config.operationId === undefined || REQUEST_ERRORS.includes(code)) return
+  // The route of a HEAD request is that of its GET.
+  const route = {...(config as RouteDescription), method: method === 'HEAD' ? 'GET' : method, url}
+  if (!errorsOf(route).includes(code)) undeclared.add(`${method} ${url}: ${code}`)
 }
 
 /** Starts an API that is closed after the test. */
@@ -193,6 +212,12 @@ export class Api {
       onReply: (reply) => void this.replies.push(reply),
       limits: {...checkedLimits(), ...limits},
       ...http,
+    })
+    this.app.addHook('onRoute', (route) => {
+      route.errorHandler = (error, request) => {
+        noteUndeclared(error, request)
+        throw error
+      }
     })
   }
 

@@ -1,71 +1,53 @@
 /**
- * The OpenAPI document, generated from the descriptions of the registered routes and the schemas of `wire/`.
- * It cannot describe a route that does not exist. It validates nothing; decoding does. The generator is large
- * and imported at the first request for the document. `openapi-30.ts` renders the document as OpenAPI 3.0.
+ * The OpenAPI document, generated from the descriptions of the registered routes and the schemas that they
+ * reference. It cannot describe a route that does not exist. The generator is large and imported at the first
+ * request for the document. `openapi-30.ts` renders the document as OpenAPI 3.0.
  */
 import fastify, {type FastifyInstance, type RouteOptions} from 'fastify'
-import {Type, type TObject, type TProperties, type TSchema} from 'typebox'
-import * as auditSchemas from '../../wire/audit.ts'
-import * as clusterSchemas from '../../wire/cluster.ts'
-import * as dryRunSchemas from '../../wire/dry-run.ts'
-import * as executionSchemas from '../../wire/execution.ts'
-import * as firingSchemas from '../../wire/firing.ts'
-import * as jobSchemas from '../../wire/job.ts'
+import {type TSchema, Type} from 'typebox'
+import {type ErrorCode, ERROR_CODES} from '../../core/error-codes.ts'
+import {Problem} from '../../wire/cluster.ts'
 import {isObject} from '../../wire/json.ts'
-import * as secretSchemas from '../../wire/secret.ts'
-import * as settingsSchemas from '../../wire/settings.ts'
-import * as tokenSchemas from '../../wire/token.ts'
 import {Pretty} from '../../wire/query.ts'
-import {schemaRef} from '../../wire/shapes.ts'
-import type {Actor} from '../../core/audit.ts'
-import type {Principal} from '../../core/access/authorization.ts'
-import type {RouteAccess} from '../security/access.ts'
+import {referencedSchemas, schemaRef} from '../../wire/shapes.ts'
+import {type DescribedRoute, errorsOf, type Route, type RouteDescription} from './describe-route.ts'
 import {isAlwaysProblem} from './errors.ts'
 import {asOpenApi30} from './openapi-30.ts'
 import {sendJson} from './reply.ts'
 
-declare module 'fastify' {
-  interface FastifyContextConfig {
-    /** Access that the route requires of its caller; absent only where no route matches. */
-    access?: RouteAccess
-    /** Errors are text, as the API contract requires for a submit. */
-    submit?: boolean
-    /** The route parses its multipart body itself. */
-    ownBody?: boolean
-    /** Every reply is an event stream. */
-    stream?: boolean
-  }
-
-  interface FastifyRequest {
-    /** Not `null` in the handler of a route that is not public. */
-    principal: Principal | null
-    /** Set where the audit log names who made a change. */
-    actor: Actor | null
-  }
-}
-
+const PROBLEM = schemaRef(Problem)
 const ABOUT = `Belfry runs jobs by cron-style schedules on the nodes of a cluster.
 
 Lists take \`_start\`, \`_end\`, \`_sort\` and \`_order\`; \`X-Total-Count\` is the number of rows before
 paging.
 Add \`pretty\` to any request for indented JSON. \`X-Whom\` names the node that replied.`
 
-/** Routes of the API, in the order they were registered. */
-export type DescribedRoutes = readonly Pick<RouteOptions, 'method' | 'url' | 'schema'>[]
+/** Routes, in the order they were registered; `described` has those of the API. */
+export interface Routes {
+  readonly all: readonly Route[]
+  readonly described: readonly DescribedRoute[]
+}
 
 /** Collects the routes that are registered from now on, in this instance and the instances below it. */
-export function collectRoutes(app: FastifyInstance): DescribedRoutes {
-  const routes: Pick<RouteOptions, 'method' | 'url' | 'schema'>[] = []
-  app.addHook('onRoute', ({method, url, schema}) => {
+export function collectRoutes(app: FastifyInstance): Routes {
+  const all: Route[] = []
+  const described: DescribedRoute[] = []
+  app.addHook('onRoute', ({method, url, config}: RouteOptions) => {
     // Fastify adds a HEAD route to each GET route.
     if (method === 'HEAD') return
-    routes.push(schema === undefined ? {method, url} : {method, url, schema})
+    const route = {method: String(method), url}
+    all.push(route)
+    if (isDescription(config)) described.push({...config, ...route})
   })
-  return routes
+  return {all, described}
+}
+
+function isDescription(config: Partial<RouteDescription> = {}): config is RouteDescription {
+  return config.operationId !== undefined
 }
 
 /** Generated in an instance of its own, which answers no request. */
-async function generate(routes: DescribedRoutes, version: string): Promise<object> {
+async function generate(routes: readonly DescribedRoute[], version: string): Promise<object> {
   const {default: swagger} = await import('@fastify/swagger')
   const app = fastify({exposeHeadRoutes: false})
   app.setValidatorCompiler(() => () => true)
@@ -102,8 +84,11 @@ async function generate(routes: DescribedRoutes, version: string): Promise<objec
         typeof json.$id === 'string' ? json.$id : `shape-${index}`,
     },
   })
-  for (const schema of namedSchemas()) app.addSchema(schema)
-  for (const route of routes) app.route({...route, handler: () => undefined})
+  for (const schema of referencedSchemas()) app.addSchema(schema)
+  for (const route of routes) {
+    const {method, url} = route
+    app.route({method, url, schema: operationOf(route), handler: () => undefined})
+  }
   await app.ready()
   return completed(app.swagger()) as object
 }
@@ -125,30 +110,11 @@ function completed(part: unknown): unknown {
   return result
 }
 
-/** Every named schema exported by these files of `wire/`. A new file needs an import here. */
-function namedSchemas(): readonly object[] {
-  const modules = [
-    jobSchemas,
-    dryRunSchemas,
-    executionSchemas,
-    clusterSchemas,
-    tokenSchemas,
-    secretSchemas,
-    firingSchemas,
-    settingsSchemas,
-    auditSchemas,
-  ]
-  const values: readonly unknown[] = modules.flatMap((module) => Object.values<unknown>(module))
-  return values.filter(
-    (value): value is object => typeof value === 'object' && value !== null && '$id' in value,
-  )
-}
-
 /**
  * `/v1/openapi.json` and `/v1/openapi-3.0.json`. The document is generated at the first request, after all
  * routes are registered.
  */
-export function routeOpenApi(app: FastifyInstance, routes: DescribedRoutes, version: string): void {
+export function routeOpenApi(app: FastifyInstance, routes: Routes, version: string): void {
   let document: Promise<object> | null = null
   for (const [url, render] of [
     ['/openapi.json', (whole: object) => whole],
@@ -156,9 +122,8 @@ export function routeOpenApi(app: FastifyInstance, routes: DescribedRoutes, vers
   ] as const) {
     app.get(url, {
       config: {access: 'any'},
-      schema: {hide: true},
       handler: async (request, reply) => {
-        document ??= generate(routes, version)
+        document ??= generate(routes.described, version)
         return sendJson(request, reply, 200, render(await document))
       },
     })
@@ -168,63 +133,31 @@ export function routeOpenApi(app: FastifyInstance, routes: DescribedRoutes, vers
 /** The generator copies members of this form into the operation. */
 const OPTIONAL_BODY = 'x-optional-body'
 
-/** Text of a failure with a problem as the body; or with another body, `null` = an empty one. */
-type Refusal = string | {readonly about: string; readonly reply: TSchema | null}
-
-export interface RouteDescription {
-  readonly operationId: string
-  readonly summary: string
-  readonly tag: 'jobs' | 'history' | 'cluster' | 'administration' | 'policies' | 'service'
-  readonly description?: string
-  readonly params?: Readonly<Record<string, string | TSchema>>
-  readonly query?: TObject
-  readonly headers?: TProperties
-  readonly body?: TSchema
-  /** The body may be empty. */
-  readonly bodyOptional?: boolean
-  readonly consumes?: readonly string[]
-  /** Status of a success; absent = 200. */
-  readonly status?: number
-  readonly reply: TSchema
-  /** Media type of a success; absent = JSON. */
-  readonly replyType?: string
-  /** Error statuses and their causes, in addition to those that every route shares. */
-  readonly refusals?: Readonly<Record<number, Refusal>>
-  /** Errors are one line of text, except those that every route shares. */
-  readonly textRefusals?: boolean
-  /** No token is needed. */
-  readonly isPublic?: boolean
-}
-
-const SHARED_REFUSALS = {
-  401: 'No valid token.',
-  403: 'The token does not allow this, or the client address or the origin is not allowed.',
-  429: 'Rate limit: too many requests without a valid token, or too many runs of a job.',
-  500: 'Internal error.',
-  503: 'The store does not answer.',
-}
-
-/** The `schema` of a Fastify route. */
-export function describeRoute(description: RouteDescription): Record<string, unknown> {
-  const {operationId, summary, tag, params, body} = description
-  const query = Type.Object({pretty: Pretty, ...description.query?.properties})
+/** The `schema` of a route for the generator. */
+function operationOf(route: DescribedRoute): Record<string, unknown> {
+  const {operationId, summary, tag, description, params, query, headers, body, consumes} = route
   return {
     operationId,
-    summary,
+    summary: withoutLinks(summary),
     tags: [tag],
-    ...(description.description === undefined ? {} : {description: description.description}),
-    querystring: query,
+    ...(description === undefined ? {} : {description: withoutLinks(description)}),
+    querystring: Type.Object({pretty: Pretty, ...query?.properties}),
     ...(params === undefined ? {} : {params: paramsSchema(params)}),
-    ...(description.headers === undefined ? {} : {headers: Type.Object(description.headers)}),
+    ...(headers === undefined ? {} : {headers: Type.Object(headers)}),
     ...(body === undefined ? {} : {body}),
-    ...(description.bodyOptional === true ? {[OPTIONAL_BODY]: true} : {}),
-    ...(description.consumes === undefined ? {} : {consumes: description.consumes}),
-    ...(description.isPublic === true ? {security: []} : {}),
-    response: responses(description),
+    ...(route.bodyOptional === true ? {[OPTIONAL_BODY]: true} : {}),
+    ...(consumes === undefined ? {} : {consumes}),
+    ...(route.access === 'public' ? {security: []} : {}),
+    response: responsesOf(route),
   }
 }
 
-function paramsSchema(params: Readonly<Record<string, string | TSchema>>): TObject {
+/** Links between pages of docs/ lead nowhere in the document. */
+function withoutLinks(markdown: string): string {
+  return markdown.replaceAll(/\[([^\]]+)\]\((?!https?:)[^)]+\)/g, '$1')
+}
+
+function paramsSchema(params: Readonly<Record<string, string | TSchema>>) {
   return Type.Object(
     Object.fromEntries(
       Object.entries(params).map(([name, about]) => [
@@ -235,37 +168,38 @@ function paramsSchema(params: Readonly<Record<string, string | TSchema>>): TObje
   )
 }
 
-function responses(description: RouteDescription): Record<string, unknown> {
-  const refusals: Record<string, Refusal> = {
-    ...(description.isPublic === true ? {} : SHARED_REFUSALS),
-    ...description.refusals,
-  }
-  const success = {
-    description: 'Success.',
-    content: {[description.replyType ?? 'application/json']: {schema: description.reply}},
-  }
+function responsesOf(route: DescribedRoute): Record<string, unknown> {
+  const byStatus = Map.groupBy(errorsOf(route), (code) => ERROR_CODES[code].status)
+  const refusals = [...byStatus].toSorted(([one], [other]) => one - other)
+  const others = Object.entries(route.otherReplies ?? {})
   return {
-    [description.status ?? 200]: success,
+    [route.status ?? 200]: {
+      description: 'Success.',
+      content: {[route.replyType ?? 'application/json']: {schema: route.reply}},
+    },
     ...Object.fromEntries(
-      Object.entries(refusals).map(([status, refusal]) => [
+      refusals.map(([status, codes]) => [
         status,
-        typeof refusal === 'string'
-          ? {description: refusal, content: refusalContent(description, Number(status))}
-          : otherReply(refusal),
+        {description: codes.map(titleOf).join(' '), content: problemContent(route, status)},
       ]),
     ),
+    ...Object.fromEntries(others.map(([status, other]) => [status, otherReply(other)])),
   }
 }
 
+function titleOf(code: ErrorCode): string {
+  return `\`${code}\`: ${ERROR_CODES[code].title}.`
+}
+
 /** The generator describes a response of the type `null` as one without content. */
-function otherReply({about, reply}: Exclude<Refusal, string>): Record<string, unknown> {
+function otherReply({about, reply}: {about: string; reply: TSchema | null}) {
   return reply === null
     ? {description: about, type: 'null'}
     : {description: about, content: {'application/json': {schema: reply}}}
 }
 
-function refusalContent(description: RouteDescription, status: number) {
-  return description.textRefusals === true && !isAlwaysProblem(status)
+function problemContent({submit}: DescribedRoute, status: number) {
+  return submit === true && !isAlwaysProblem(status)
     ? {'text/plain': {schema: Type.String({description: 'One sentence.'})}}
-    : {'application/problem+json': {schema: schemaRef(clusterSchemas.Problem)}}
+    : {'application/problem+json': {schema: PROBLEM}}
 }

@@ -2,42 +2,13 @@
  * Unknown query parameters. Routes of the API contract accept them, as existing clients send their own, and
  * name them in `X-Warnings`; our other routes refuse them. A route's description lists what it knows.
  */
-import type {FastifyInstance, FastifyRequest} from 'fastify'
+import type {FastifyInstance} from 'fastify'
 import {DomainError} from '../../core/errors.ts'
 import {didYouMean, meantBy} from '../../lib/nearest.ts'
+import {Pretty} from '../../wire/query.ts'
+import {checksParameters} from './describe-route.ts'
 import {setWarnings} from './reply.ts'
 import {queryOf} from './request.ts'
-
-/** Routes that existing clients call: those of the API contract and their older names. */
-const CONTRACT: ReadonlySet<string> = new Set(
-  `GET /v1
-  GET /v1/jobs
-  POST /v1/jobs
-  PATCH /v1/jobs
-  GET /v1/jobs/:name
-  POST /v1/jobs/:name
-  DELETE /v1/jobs/:name
-  POST /v1/jobs/:name/run
-  POST /v1/jobs/:name/toggle
-  POST /v1/restore
-  GET /v1/members
-  GET /v1/leader
-  GET /v1/isleader
-  POST /v1/leave
-  GET /v1/jobs/:name/executions
-  GET /v1/executions/:name
-  DELETE /v1/jobs/:name/executions
-  GET /v1/jobs/:name/executions/:execution
-  GET /v1/busy
-  GET /v1/pause
-  POST /v1/pause
-  POST /v1/unpause
-  GET /v1/stats
-  GET /v1/acl/policies
-  GET /v1/acl/policies/:name
-  POST /v1/acl/policies/:name
-  DELETE /v1/acl/policies/:name`.split(/\n */),
-)
 
 /** A request that misspells one of these would change more than it is meant to. */
 const RESTRAINTS: ReadonlySet<string> = new Set(['dry_run', 'strict'])
@@ -45,27 +16,24 @@ const RESTRAINTS: ReadonlySet<string> = new Set(['dry_run', 'strict'])
 const NAMES_SHOWN = 5
 const NAME_LENGTH_MAX = 64
 
-/** The shape of a described query string: a TypeBox object. */
-interface QuerySchema {
-  readonly properties: Readonly<Record<string, {readonly type?: string}>>
-}
+type Properties = Readonly<Record<string, {readonly type?: string}>>
 
 /** Routes without a description (pages, sign-in) and those outside of `/v1` (probes) are not checked. */
 export function checkParameters(app: FastifyInstance): void {
   app.addHook('preHandler', async (request, reply) => {
-    const {url, schema} = request.routeOptions
-    const described = schema?.querystring as QuerySchema | undefined
-    if (described === undefined || !/^\/v1(?:\/|$)/.test(url ?? '')) return
+    const {url = '', config} = request.routeOptions
+    if (config.operationId === undefined || !checksParameters(url)) return
+    const properties: Properties = {pretty: Pretty, ...config.query?.properties}
     const query = queryOf(request)
     const unknown = unknownNames(
       query.pairs.map(([name]) => name),
-      described,
+      properties,
     )
     if (unknown.length === 0) return
-    const known = Object.keys(described.properties)
+    const known = Object.keys(properties)
     const isStrict = known.includes('strict') && query.isSet('strict')
     const restraint = unknown.find((name) => RESTRAINTS.has(meantBy(name, known)))
-    if (restraint !== undefined || isStrict || !isOfContract(request))
+    if (restraint !== undefined || isStrict || config.isOfContract !== true)
       throw refusal(restraint ?? unknown[0]!, known)
     const shown = unknown.slice(0, NAMES_SHOWN)
     setWarnings(
@@ -75,13 +43,8 @@ export function checkParameters(app: FastifyInstance): void {
   })
 }
 
-function isOfContract({method, routeOptions: {url = ''}}: FastifyRequest): boolean {
-  const path = url === '/v1/' ? '/v1' : url
-  return CONTRACT.has(`${method === 'HEAD' ? 'GET' : method} ${path}`)
-}
-
 /** Lists are also written as `name[]`, `name[0]` and `name[key]`. */
-function unknownNames(names: readonly string[], {properties}: QuerySchema): string[] {
+function unknownNames(names: readonly string[], properties: Properties): string[] {
   const unknown = names.filter((name) => {
     if (Object.hasOwn(properties, name)) return false
     const list = /^([^[]+)\[.*\]$/s.exec(name)?.[1]

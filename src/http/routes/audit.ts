@@ -18,7 +18,7 @@ import {Job} from '../../wire/job.ts'
 import {PAGE_ROWS_MAX, PageQuery, readSlice} from '../../wire/query.ts'
 import {schemaRef} from '../../wire/shapes.ts'
 import {lists, reads} from '../security/access.ts'
-import {describeRoute} from '../api/openapi.ts'
+import {describeRoute} from '../api/describe-route.ts'
 import {type ListParts, sendChangedJob, sendJson, sendRows, setWarnings} from '../api/reply.ts'
 import {actorOf, callerOf, queryOf, readIdempotencyKey, readIfMatch} from '../api/request.ts'
 import {
@@ -26,28 +26,27 @@ import {
   type JobRequest,
   NAME_PARAM,
   REVISION_HEADERS,
-  SUBMIT_REFUSALS,
-  UNKNOWN_JOB,
+  SUBMIT_ERRORS,
 } from './jobs.ts'
 
 type RevisionRequest = FastifyRequest<{Params: {name: string; revision: string}}>
 
 const REVISION_PARAMS = {...NAME_PARAM, revision: 'Number of the revision.'}
-const UNKNOWN_REVISION = {404: 'There is no such job or revision.'}
+const UNKNOWN_REVISION = ['job_unknown', 'revision_unknown'] as const
 
 export function routeAudit(app: FastifyInstance, operations: Operations, parts: ListParts): void {
   app.get('/audit', {
-    config: {access: lists('/v1/audit')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: lists('/v1/audit'),
       operationId: 'listAudit',
       summary: 'The audit log: every change and every refused access, newest first',
       description:
+        '[Its entries](../how-to/access.md#who-changed-what); at most 1,000 in a response. ' +
         'A `client` token sees the entries of the jobs that it may read, and no others; ' +
         'without the definitions of deleted jobs.',
       tag: 'administration',
       query: AuditListQuery,
       reply: Type.Array(schemaRef(AuditEntry)),
-      refusals: {400: 'A parameter is invalid.'},
     }),
     handler: async (request, reply) => {
       const page = await operations.audit(readAuditQuery(queryOf(request)), callerOf(request))
@@ -60,17 +59,19 @@ export function routeAudit(app: FastifyInstance, operations: Operations, parts: 
 
 /** Routes of revisions. Access as for reading the job. */
 function routeRevisions(app: FastifyInstance, operations: Operations, parts: ListParts): void {
-  const config = {access: reads('/v1/jobs/:name')}
+  const access = reads('/v1/jobs/:name')
   app.get('/jobs/:name/revisions', {
-    config,
-    schema: describeRoute({
+    ...describeRoute({
+      access,
       operationId: 'listRevisions',
       summary: 'List the revisions of a job: who changed it, newest first',
+      description:
+        '[The history of a job](../how-to/access.md#the-history-of-a-job); at most 1,000 in a response.',
       tag: 'history',
       params: NAME_PARAM,
       query: PageQuery,
       reply: Type.Array(schemaRef(Revision)),
-      refusals: {400: 'A parameter is invalid.', ...UNKNOWN_JOB},
+      errors: ['job_unknown'],
     }),
     handler: async (request: JobRequest, reply) => {
       const slice = readSlice(queryOf(request), PAGE_ROWS_MAX)
@@ -79,14 +80,14 @@ function routeRevisions(app: FastifyInstance, operations: Operations, parts: Lis
     },
   })
   app.get('/jobs/:name/revisions/:revision', {
-    config,
-    schema: describeRoute({
+    ...describeRoute({
+      access,
       operationId: 'getRevision',
       summary: 'Read a revision of a job, with its definition',
       tag: 'history',
       params: REVISION_PARAMS,
       reply: schemaRef(RevisionDefinition),
-      refusals: UNKNOWN_REVISION,
+      errors: UNKNOWN_REVISION,
     }),
     handler: async (request: RevisionRequest, reply) => {
       const {name, revision} = request.params
@@ -95,10 +96,11 @@ function routeRevisions(app: FastifyInstance, operations: Operations, parts: Lis
     },
   })
   app.get('/jobs/:name/revisions/:revision/diff', {
-    config,
-    schema: describeRoute({
+    ...describeRoute({
+      access,
       operationId: 'diffRevisions',
       summary: 'What a revision changed, or what differs from another revision',
+      description: 'The reply has the values `before` and `after`.',
       tag: 'history',
       params: REVISION_PARAMS,
       query: Type.Object({
@@ -107,7 +109,7 @@ function routeRevisions(app: FastifyInstance, operations: Operations, parts: Lis
         ),
       }),
       reply: schemaRef(RevisionDiff),
-      refusals: UNKNOWN_REVISION,
+      errors: UNKNOWN_REVISION,
     }),
     handler: async (request: RevisionRequest, reply) => {
       const {name, revision} = request.params
@@ -119,8 +121,8 @@ function routeRevisions(app: FastifyInstance, operations: Operations, parts: Lis
 
 function routeRevert(app: FastifyInstance, operations: Operations): void {
   app.post('/jobs/:name/revisions/:revision/restore', {
-    config: {access: 'body'},
-    schema: describeRoute({
+    ...describeRoute({
+      access: 'body',
       operationId: 'restoreRevision',
       summary: 'Make the definition of an earlier revision the current one',
       description: 'As a submit of that definition, with all its checks. It is a new revision.',
@@ -128,7 +130,7 @@ function routeRevert(app: FastifyInstance, operations: Operations): void {
       params: REVISION_PARAMS,
       headers: {...REVISION_HEADERS, ...IDEMPOTENCY_HEADERS},
       reply: schemaRef(Job),
-      refusals: {...SUBMIT_REFUSALS, 404: 'There is no such job, revision or parent job.'},
+      errors: [...SUBMIT_ERRORS, ...UNKNOWN_REVISION],
     }),
     handler: async (request: RevisionRequest, reply) => {
       const {name, revision} = request.params

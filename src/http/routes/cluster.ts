@@ -7,7 +7,7 @@ import {PageQuery, PlannedQuery, readPlannedRange, readSlice} from '../../wire/q
 import {schemaRef} from '../../wire/shapes.ts'
 import type {EventStreams} from '../api/event-streams.ts'
 import {creates, deletes, lists, reads} from '../security/access.ts'
-import {describeRoute} from '../api/openapi.ts'
+import {describeRoute} from '../api/describe-route.ts'
 import type {HttpOptions} from '../options.ts'
 import {sendJson, sendRows} from '../api/reply.ts'
 import {actorOf, queryOf} from '../api/request.ts'
@@ -19,10 +19,14 @@ export function routeCluster(
   events: EventStreams,
 ): void {
   app.get('/', {
-    config: {access: reads('/v1')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: reads('/v1'),
       operationId: 'getStatus',
+      isOfContract: true,
       summary: 'Status of this node and of the cluster',
+      description:
+        'All values are strings. `health` under `gossip` is `healthy`, `degraded` or `down`, as in ' +
+        '[`belfry status`](cli.md#health).',
       tag: 'cluster',
       reply: schemaRef(Status),
     }),
@@ -33,13 +37,16 @@ export function routeCluster(
   routePreview(app, operations)
   app.get('/events', {
     exposeHeadRoute: false,
-    config: {access: lists('/v1/events'), stream: true},
-    schema: describeRoute({
+    ...describeRoute({
+      access: lists('/v1/events'),
+      stream: true,
       operationId: 'followEvents',
       summary: 'The events of this server, as server-sent events',
+      description: '[Event streams](#event-streams).',
       tag: 'cluster',
       reply: Type.String(),
       replyType: 'text/event-stream',
+      errors: ['too_many_streams'],
     }),
     handler: (request, reply) => events.open(request, reply),
   })
@@ -47,14 +54,17 @@ export function routeCluster(
 
 function routeMembers(app: FastifyInstance, operations: Operations, options: HttpOptions): void {
   app.get('/members', {
-    config: {access: lists('/v1/members')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: lists('/v1/members'),
       operationId: 'listMembers',
+      isOfContract: true,
       summary: 'The nodes of the cluster',
+      description:
+        '`scheduling` says whether a node takes work (`active`, `cordoned`, `draining`, `drained`); ' +
+        '`running` of `slots` is what it runs, `waiting` what is pending for it, counted up to 1,000.',
       tag: 'cluster',
       query: PageQuery,
       reply: Type.Array(schemaRef(Member)),
-      refusals: {400: 'A parameter is invalid.'},
     }),
     handler: async (request, reply) => {
       const {start, end} = readSlice(queryOf(request))
@@ -65,25 +75,27 @@ function routeMembers(app: FastifyInstance, operations: Operations, options: Htt
   })
   routeRemoval(app, operations)
   app.get('/leader', {
-    config: {access: reads('/v1/leader')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: reads('/v1/leader'),
       operationId: 'getLeader',
+      isOfContract: true,
       summary: 'The leader of the cluster',
       tag: 'cluster',
       reply: schemaRef(Member),
-      refusals: {503: 'No server leads, or the store does not answer.'},
+      errors: ['no_leader'],
     }),
     handler: async (request, reply) =>
       sendJson(request, reply, 200, encodeMember(await operations.leader())),
   })
   app.get('/isleader', {
-    config: {access: reads('/v1/isleader')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: reads('/v1/isleader'),
       operationId: 'isLeader',
+      isOfContract: true,
       summary: 'Whether this server is the leader: 200, or 404 with an empty body',
       tag: 'cluster',
       reply: Type.String(),
-      refusals: {404: {about: 'This server is a follower.', reply: null}},
+      otherReplies: {404: {about: 'This server is a follower.', reply: null}},
     }),
     handler: (request, reply) =>
       operations.isLeader()
@@ -91,9 +103,10 @@ function routeMembers(app: FastifyInstance, operations: Operations, options: Htt
         : reply.code(404).send(),
   })
   app.post('/leave', {
-    config: {access: creates('/v1/leave')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: creates('/v1/leave'),
       operationId: 'leave',
+      isOfContract: true,
       summary: 'Drain this node: finish its executions, leave the cluster and exit',
       tag: 'cluster',
       reply: Type.Array(schemaRef(Member)),
@@ -107,22 +120,20 @@ function routeMembers(app: FastifyInstance, operations: Operations, options: Htt
 
 function routeRemoval(app: FastifyInstance, operations: Operations): void {
   app.delete('/members/:member', {
-    config: {access: deletes('/v1/members/:member')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: deletes('/v1/members/:member'),
       operationId: 'removeMember',
       summary: 'Remove a member that has left or failed',
       description:
         'Its running executions become `lost` and are retried as their jobs say. Its pending executions go ' +
-        'to other nodes. A node that was only disconnected joins again.',
+        'to other nodes. A node that was only disconnected joins again. ' +
+        '[How to](../how-to/run-a-cluster.md#remove-a-node).',
       tag: 'cluster',
       params: {
         member: 'Id of the member, or its name if only one member of that name has left or failed.',
       },
       reply: schemaRef(Member),
-      refusals: {
-        404: 'There is no such member.',
-        409: 'The member is alive or leaving, or several members of this name have left or failed.',
-      },
+      errors: ['member_unknown', 'member_present', 'member_ambiguous'],
     }),
     handler: async (request: FastifyRequest<{Params: {member: string}}>, reply) => {
       const removed = await operations.removeMember(request.params.member, actorOf(request))
@@ -133,9 +144,10 @@ function routeRemoval(app: FastifyInstance, operations: Operations): void {
 
 function routePause(app: FastifyInstance, operations: Operations): void {
   app.get('/pause', {
-    config: {access: reads('/v1/pause')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: reads('/v1/pause'),
       operationId: 'getPause',
+      isOfContract: true,
       summary: 'Whether submissions are paused',
       tag: 'administration',
       reply: schemaRef(PauseStatus),
@@ -145,9 +157,10 @@ function routePause(app: FastifyInstance, operations: Operations): void {
   const setPaused = (paused: boolean) => async (request: FastifyRequest, reply: FastifyReply) =>
     sendJson(request, reply, 200, await operations.setPaused(paused, actorOf(request)))
   app.post('/pause', {
-    config: {access: creates('/v1/pause')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: creates('/v1/pause'),
       operationId: 'pause',
+      isOfContract: true,
       summary: 'Pause submissions: jobs cannot be created, replaced, restored or reverted',
       description:
         'Jobs still run as planned, and can be run by hand, enabled, disabled and deleted.',
@@ -157,9 +170,10 @@ function routePause(app: FastifyInstance, operations: Operations): void {
     handler: setPaused(true),
   })
   app.post('/unpause', {
-    config: {access: creates('/v1/unpause')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: creates('/v1/unpause'),
       operationId: 'unpause',
+      isOfContract: true,
       summary: 'Resume submissions',
       tag: 'administration',
       reply: schemaRef(PauseStatus),
@@ -170,10 +184,11 @@ function routePause(app: FastifyInstance, operations: Operations): void {
 
 function routePreview(app: FastifyInstance, operations: Operations): void {
   app.get('/schedules/preview', {
-    config: {access: reads('/v1/schedules/preview')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: reads('/v1/schedules/preview'),
       operationId: 'previewSchedule',
       summary: 'The next planned times of a schedule',
+      description: 'For a schedule that belongs to no job yet. [The reply](schedules.md#preview).',
       tag: 'cluster',
       query: Type.Object({
         schedule: Type.String({description: 'The schedule.', minLength: 1}),
@@ -182,7 +197,7 @@ function routePreview(app: FastifyInstance, operations: Operations): void {
         ...PlannedQuery,
       }),
       reply: schemaRef(PlannedTimes),
-      refusals: {400: 'The schedule or a parameter is invalid.'},
+      errors: ['schedule_invalid'],
     }),
     handler: async (request, reply) => {
       const query = queryOf(request)

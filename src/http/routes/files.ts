@@ -11,7 +11,7 @@ import {Strict} from '../../wire/query.ts'
 import {formatTime} from '../../wire/time.ts'
 import {tooLarge} from '../api/errors.ts'
 import {readsWhole} from '../security/access.ts'
-import {describeRoute} from '../api/openapi.ts'
+import {describeRoute} from '../api/describe-route.ts'
 import {DRAIN_BYTES_MAX, type HttpOptions} from '../options.ts'
 import {sendJson, setWarnings} from '../api/reply.ts'
 import {actorOf, callerOf, limitedChunks, queryOf, requireUncompressed} from '../api/request.ts'
@@ -41,9 +41,11 @@ export async function routeFiles(
     },
   })
   app.post('/restore', {
-    config: {access: 'body', ownBody: true},
-    schema: describeRoute({
+    ...describeRoute({
+      access: 'body',
+      ownBody: true,
       operationId: 'restoreJobs',
+      isOfContract: true,
       summary: 'Create or replace jobs from a file, all of them or none',
       tag: 'administration',
       query: Type.Object({
@@ -55,13 +57,7 @@ export async function routeFiles(
         file: Type.String({format: 'binary', description: 'A JSON array of jobs.'}),
       }),
       reply: Type.Array(Type.String({description: 'One line per job.'})),
-      refusals: {
-        400: 'The part is missing, is not JSON, or contains jobs that cannot be restored.',
-        409: 'Another restore is in progress.',
-        413: 'The file is too large.',
-        415: 'The body is compressed.',
-        503: 'Submissions are paused, or the store does not answer.',
-      },
+      errors: ['body_invalid', 'restore_invalid', 'restore_running', 'submissions_paused'],
     }),
     handler: async (request, reply) => {
       const disabled = queryOf(request).boolean('disabled') ?? false
@@ -81,15 +77,15 @@ export async function routeFiles(
 function routeBackup(app: FastifyInstance, operations: Operations, options: HttpOptions): void {
   app.get('/backup', {
     exposeHeadRoute: false,
-    config: {access: readsWhole('/v1/backup')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: readsWhole('/v1/backup'),
       operationId: 'backup',
       summary:
         'A consistent backup of the store: all definitions and output, digests of tokens, encrypted secrets',
       tag: 'administration',
       reply: Type.String({format: 'binary'}),
       replyType: BACKUP_TYPE,
-      refusals: {409: 'Another backup is in progress.'},
+      errors: ['backup_running'],
     }),
     handler: async (_request, reply) => sendBackup(reply, operations, options),
   })

@@ -14,22 +14,16 @@ import {
 import {decodeBody} from '../../wire/body.ts'
 import {schemaRef} from '../../wire/shapes.ts'
 import {creates, reads} from '../security/access.ts'
-import {describeRoute} from '../api/openapi.ts'
+import {describeRoute} from '../api/describe-route.ts'
 import {sendJson, setWarnings} from '../api/reply.ts'
 import {actorOf, bodyOf} from '../api/request.ts'
 
 const INVALID = 'The pause of firing is invalid'
 
-export const BODY_REFUSALS = {
-  400: 'The body is invalid.',
-  413: 'The body is too large.',
-  415: 'The body is compressed.',
-}
-
 export function routeFiring(app: FastifyInstance, operations: Operations): void {
   app.get('/firing', {
-    config: {access: reads('/v1/firing')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: reads('/v1/firing'),
       operationId: 'getFiring',
       summary: 'Whether planned times are launched, and the pauses of firing',
       tag: 'administration',
@@ -39,18 +33,18 @@ export function routeFiring(app: FastifyInstance, operations: Operations): void 
       sendJson(request, reply, 200, encodeFiring(await operations.firing())),
   })
   app.post('/firing/pause', {
-    config: {access: creates('/v1/firing/pause')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: creates('/v1/firing/pause'),
       operationId: 'pauseFiring',
       summary: 'Pause firing: planned times of the jobs are skipped',
       description:
         'After the reply no planned time of these jobs runs, on any server, and none is caught up later. ' +
         'Dependents among these jobs do not run either. Manual runs, retries and what is running continue. ' +
-        'A pause of the same `jobs` is replaced.',
+        'A pause of the same `jobs` is replaced. [How to](../how-to/pause.md).',
       tag: 'administration',
       body: schemaRef(NewPause),
       reply: schemaRef(FiringStatus),
-      refusals: {...BODY_REFUSALS, 409: 'There are too many pauses.'},
+      errors: ['body_invalid', 'too_many_pauses'],
     }),
     handler: async (request, reply) => {
       const {firing, warnings} = await operations.pauseFiring(
@@ -62,8 +56,8 @@ export function routeFiring(app: FastifyInstance, operations: Operations): void 
     },
   })
   app.post('/firing/resume', {
-    config: {access: creates('/v1/firing/resume')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: creates('/v1/firing/resume'),
       operationId: 'endPause',
       summary: 'End a pause of firing',
       description: 'The jobs run at their next planned times. What was skipped stays skipped.',
@@ -73,7 +67,7 @@ export function routeFiring(app: FastifyInstance, operations: Operations): void 
         ended: Type.Boolean({description: 'False when there was no such pause.'}),
         firing: schemaRef(FiringStatus),
       }),
-      refusals: BODY_REFUSALS,
+      errors: ['body_invalid'],
     }),
     handler: async (request, reply) => {
       const {ended, firing} = await operations.endPause(
@@ -84,11 +78,13 @@ export function routeFiring(app: FastifyInstance, operations: Operations): void 
     },
   })
   app.post('/resume', {
-    config: {access: creates('/v1/resume')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: creates('/v1/resume'),
       operationId: 'resumeFiring',
       summary: 'Resume firing in a store that was put back from a backup',
-      description: 'All jobs are planned from now on. Times before now are recorded as missed.',
+      description:
+        'All jobs are planned from now on. Times before now are recorded as missed. ' +
+        '[How to](../how-to/back-up-and-restore.md#start-a-restored-store).',
       tag: 'administration',
       reply: schemaRef(Resumed),
     }),

@@ -29,15 +29,15 @@ import {schemaRef} from '../../wire/shapes.ts'
 import {TEXT_TYPE} from '../api/errors.ts'
 import {creates, deletes, lists, reads} from '../security/access.ts'
 import type {OutputStreams} from '../api/event-streams.ts'
-import {describeRoute} from '../api/openapi.ts'
+import {describeRoute} from '../api/describe-route.ts'
 import {type ListParts, sendChangedJob, sendJson, sendList, sendRows} from '../api/reply.ts'
 import {acceptsEvents, actorOf, callerOf, queryOf} from '../api/request.ts'
-import {type JobRequest, LIST_REFUSALS, NAME_PARAM, UNKNOWN_JOB} from './jobs.ts'
+import {type JobRequest, NAME_PARAM} from './jobs.ts'
 
 type ExecutionRequest = FastifyRequest<{Params: {name: string; execution: string}}>
 type LaunchRequest = FastifyRequest<{Params: {name: string; group: string}}>
 
-const UNKNOWN_EXECUTION = {404: 'There is no such job or execution.'}
+const UNKNOWN_EXECUTION = ['job_unknown', 'execution_unknown'] as const
 const EXECUTION_PARAMS = {...NAME_PARAM, execution: 'Id of the execution.'}
 const DAYS = {minimum: 1, maximum: 365, default: 30}
 
@@ -71,28 +71,31 @@ function routeExecutions(app: FastifyInstance, operations: Operations, parts: Li
     ],
   ] as const) {
     app.get(url, {
-      config: {access: lists('/v1/jobs/:name/executions')},
-      schema: describeRoute({
+      ...describeRoute({
+        access: lists('/v1/jobs/:name/executions'),
         operationId,
+        isOfContract: true,
         summary,
+        description: 'Executions that have started or ended; at most 1,000 in a response.',
         tag: 'history',
         params: NAME_PARAM,
         query: ExecutionListQuery,
         reply: Type.Array(schemaRef(Execution)),
-        refusals: {400: 'A parameter is invalid.', ...UNKNOWN_JOB},
+        errors: ['job_unknown'],
       }),
       handler: list,
     })
   }
   app.delete('/jobs/:name/executions', {
-    config: {access: deletes('/v1/jobs/:name/executions')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: deletes('/v1/jobs/:name/executions'),
       operationId: 'deleteExecutions',
+      isOfContract: true,
       summary: 'Delete the finished executions of a job and reset its counters',
       tag: 'history',
       params: NAME_PARAM,
       reply: schemaRef(Job),
-      refusals: UNKNOWN_JOB,
+      errors: ['job_unknown'],
     }),
     handler: async (request: JobRequest, reply) => {
       const job = await operations.resetHistory(request.params.name, actorOf(request))
@@ -103,14 +106,16 @@ function routeExecutions(app: FastifyInstance, operations: Operations, parts: Li
 
 function routeExecution(app: FastifyInstance, operations: Operations): void {
   app.get('/jobs/:name/executions/:execution', {
-    config: {access: reads('/v1/jobs/:name/executions/:execution')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: reads('/v1/jobs/:name/executions/:execution'),
       operationId: 'getExecution',
+      isOfContract: true,
       summary: 'Read an execution with all its stored output',
+      description: '[Its fields](jobs.md#executions).',
       tag: 'history',
       params: EXECUTION_PARAMS,
       reply: schemaRef(Execution),
-      refusals: UNKNOWN_EXECUTION,
+      errors: UNKNOWN_EXECUTION,
     }),
     handler: async (request: ExecutionRequest, reply) => {
       const {name, execution} = request.params
@@ -119,15 +124,15 @@ function routeExecution(app: FastifyInstance, operations: Operations): void {
     },
   })
   app.post('/jobs/:name/executions/:execution/cancel', {
-    config: {access: creates('/v1/jobs/:name/executions/:execution/cancel')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: creates('/v1/jobs/:name/executions/:execution/cancel'),
       operationId: 'cancelExecution',
       summary: 'Cancel a pending or running execution',
       tag: 'history',
       params: EXECUTION_PARAMS,
       status: 202,
       reply: schemaRef(Execution),
-      refusals: {...UNKNOWN_EXECUTION, 409: 'The execution has already ended.'},
+      errors: [...UNKNOWN_EXECUTION, 'execution_over'],
     }),
     handler: async (request: ExecutionRequest, reply) => {
       const {name, execution} = request.params
@@ -138,11 +143,13 @@ function routeExecution(app: FastifyInstance, operations: Operations): void {
     },
   })
   app.post('/jobs/:name/executions/cancel', {
-    config: {access: creates('/v1/jobs/:name/executions/cancel')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: creates('/v1/jobs/:name/executions/cancel'),
       operationId: 'cancelExecutions',
       summary: 'Cancel all pending and running executions of a job',
-      description: 'At most 1,000 in one request. New launches may start meanwhile.',
+      description:
+        '`more` is `true` if there are more than the 1,000 of one request. A launch that is still pending ' +
+        'is not cancelled, and new ones may start: disable the job first.',
       tag: 'history',
       params: NAME_PARAM,
       query: Type.Object({
@@ -150,7 +157,7 @@ function routeExecution(app: FastifyInstance, operations: Operations): void {
       }),
       status: 202,
       reply: schemaRef(Cancelled),
-      refusals: {404: 'There is no such job or launch.'},
+      errors: ['job_unknown', 'launch_unknown'],
     }),
     handler: async (request: JobRequest, reply) => {
       const {name} = request.params
@@ -163,13 +170,13 @@ function routeExecution(app: FastifyInstance, operations: Operations): void {
 
 function routeOutput(app: FastifyInstance, operations: Operations, streams: OutputStreams): void {
   app.get('/jobs/:name/executions/:execution/output', {
-    config: {access: reads('/v1/jobs/:name/executions/:execution/output')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: reads('/v1/jobs/:name/executions/:execution/output'),
       operationId: 'getOutput',
       summary: 'Read or follow the output of an execution',
       description:
         'All stored output as plain text; a line tells how much of its middle is not kept. ' +
-        '`Accept: text/event-stream` follows the output to its end.',
+        '`Accept: text/event-stream` [follows the output](#event-streams) to its end.',
       tag: 'history',
       params: EXECUTION_PARAMS,
       query: Type.Object({
@@ -177,7 +184,7 @@ function routeOutput(app: FastifyInstance, operations: Operations, streams: Outp
       }),
       reply: Type.String(),
       replyType: 'text/plain',
-      refusals: UNKNOWN_EXECUTION,
+      errors: [...UNKNOWN_EXECUTION, 'too_many_streams'],
     }),
     handler: async (request: ExecutionRequest, reply) => {
       const {name, execution} = request.params
@@ -197,8 +204,8 @@ function routeOutput(app: FastifyInstance, operations: Operations, streams: Outp
 function routeLaunches(app: FastifyInstance, operations: Operations, parts: ListParts): void {
   const encode = (launch: LaunchView) => encodeLaunch(launch, launch.executions)
   app.get('/jobs/:name/launches', {
-    config: {access: lists('/v1/jobs/:name/launches')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: lists('/v1/jobs/:name/launches'),
       operationId: 'listLaunches',
       summary: 'List the launches of a job: every planned time and its decision, newest first',
       tag: 'history',
@@ -210,7 +217,7 @@ function routeLaunches(app: FastifyInstance, operations: Operations, parts: List
         ...PageQuery.properties,
       }),
       reply: Type.Array(schemaRef(Launch)),
-      refusals: {400: 'A parameter is invalid.', ...UNKNOWN_JOB},
+      errors: ['job_unknown'],
     }),
     handler: async (request: JobRequest, reply) => {
       const query = queryOf(request)
@@ -221,14 +228,14 @@ function routeLaunches(app: FastifyInstance, operations: Operations, parts: List
     },
   })
   app.get('/jobs/:name/launches/:group', {
-    config: {access: reads('/v1/jobs/:name/launches/:group')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: reads('/v1/jobs/:name/launches/:group'),
       operationId: 'getLaunch',
       summary: 'Read a launch',
       tag: 'history',
       params: {...NAME_PARAM, group: 'Number of the launch.'},
       reply: schemaRef(Launch),
-      refusals: {404: 'There is no such job or launch.'},
+      errors: ['job_unknown', 'launch_unknown'],
     }),
     handler: async (request: LaunchRequest, reply) => {
       const {name, group} = request.params
@@ -239,17 +246,19 @@ function routeLaunches(app: FastifyInstance, operations: Operations, parts: List
 
 function routeAllJobs(app: FastifyInstance, operations: Operations, parts: ListParts): void {
   app.get('/busy', {
-    config: {access: lists('/v1/busy')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: lists('/v1/busy'),
       operationId: 'listBusy',
+      isOfContract: true,
       summary: 'The running executions of the whole cluster',
+      description: 'All output together is at most 32 MiB.',
       tag: 'history',
       query: Type.Object({
         output_size_limit: OutputSizeLimit,
         ...PageQuery.properties,
       }),
       reply: Type.Array(schemaRef(Execution)),
-      refusals: LIST_REFUSALS,
+      errors: ['too_many_lists'],
     }),
     handler: async (request, reply) => {
       const query = queryOf(request)
@@ -263,10 +272,12 @@ function routeAllJobs(app: FastifyInstance, operations: Operations, parts: ListP
     },
   })
   app.get('/stats', {
-    config: {access: reads('/v1/stats')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: reads('/v1/stats'),
       operationId: 'getStatistics',
+      isOfContract: true,
       summary: 'Executions per day',
+      description: 'Days are those of UTC.',
       tag: 'history',
       query: Type.Object({
         days: Type.Optional(
@@ -274,7 +285,6 @@ function routeAllJobs(app: FastifyInstance, operations: Operations, parts: ListP
         ),
       }),
       reply: schemaRef(ExecutionStats),
-      refusals: {400: 'A parameter is invalid.'},
     }),
     handler: async (request, reply) => {
       const days = queryOf(request).integer('days', DAYS.default, DAYS)

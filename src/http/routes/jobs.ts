@@ -1,13 +1,14 @@
 /** Routes of jobs: read, run, toggle, delete. `submits.ts` has those that define them. */
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
+import type {ErrorCode} from '../../core/error-codes.ts'
 import type {Operations} from '../../operations/operations.ts'
 import {PlannedTimes} from '../../wire/cluster.ts'
 import {Job} from '../../wire/job.ts'
 import {JobListQuery, PlannedQuery, readJobQuery, readPlannedRange} from '../../wire/query.ts'
 import {schemaRef} from '../../wire/shapes.ts'
 import {creates, deletes, lists, reads} from '../security/access.ts'
-import {describeRoute} from '../api/openapi.ts'
+import {describeRoute} from '../api/describe-route.ts'
 import {
   encodeJobFor,
   type ListParts,
@@ -21,11 +22,6 @@ import {actorOf, callerOf, queryOf, readIdempotencyKey, readIfMatch} from '../ap
 export type JobRequest = FastifyRequest<{Params: {name: string}}>
 
 export const NAME_PARAM = {name: 'Name of the job.'}
-export const UNKNOWN_JOB = {404: 'There is no such job.'}
-export const LIST_REFUSALS = {
-  400: 'A parameter is invalid.',
-  503: 'Too many lists without `_end` are in progress, or the store does not answer.',
-}
 export const REVISION_HEADERS = {
   'if-match': Type.Optional(Type.String({description: 'The `ETag` the job must have.'})),
 }
@@ -34,16 +30,11 @@ export const IDEMPOTENCY_HEADERS = {
     Type.String({description: 'A repeated request with the same key takes effect once (24 h).'}),
   ),
 }
-export const SUBMIT_REFUSALS = {
-  400: 'The job is invalid, or the body is not JSON.',
-  404: 'The parent job does not exist.',
-  409: 'A request with this idempotency key is in progress.',
-  412: 'The precondition does not hold.',
-  413: 'The body is too large.',
-  415: 'The body is compressed.',
-  422: 'The idempotency key was used for another request.',
-  503: 'Submissions are paused, or the store does not answer.',
-}
+export const SUBMIT_ERRORS = [
+  'job_invalid',
+  'parent_unknown',
+  'submissions_paused',
+] as const satisfies readonly ErrorCode[]
 
 export function jobPath(name: string): string {
   return `/v1/jobs/${encodeURIComponent(name)}`
@@ -57,14 +48,16 @@ export function routeJobs(app: FastifyInstance, operations: Operations, parts: L
 
 function routeReads(app: FastifyInstance, operations: Operations, parts: ListParts): void {
   app.get('/jobs', {
-    config: {access: lists('/v1/jobs')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: lists('/v1/jobs'),
       operationId: 'listJobs',
+      isOfContract: true,
       summary: 'List jobs',
+      description: 'All of them, unless `_end` is set.',
       tag: 'jobs',
       query: JobListQuery,
       reply: Type.Array(schemaRef(Job)),
-      refusals: LIST_REFUSALS,
+      errors: ['too_many_lists'],
     }),
     handler: async (request, reply) => {
       const query = readJobQuery(queryOf(request))
@@ -76,28 +69,30 @@ function routeReads(app: FastifyInstance, operations: Operations, parts: ListPar
     },
   })
   app.get('/jobs/:name', {
-    config: {access: reads('/v1/jobs/:name')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: reads('/v1/jobs/:name'),
       operationId: 'getJob',
+      isOfContract: true,
       summary: 'Read a job',
       tag: 'jobs',
       params: NAME_PARAM,
       reply: schemaRef(Job),
-      refusals: UNKNOWN_JOB,
+      errors: ['job_unknown'],
     }),
     handler: async (request: JobRequest, reply) =>
       sendJob(request, reply, 200, await operations.job(request.params.name)),
   })
   app.get('/jobs/:name/next', {
-    config: {access: reads('/v1/jobs/:name/next')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: reads('/v1/jobs/:name/next'),
       operationId: 'nextTimes',
       summary: 'The next planned times of a job',
+      description: '[The reply](schedules.md#preview).',
       tag: 'jobs',
       params: NAME_PARAM,
       query: Type.Object(PlannedQuery),
       reply: schemaRef(PlannedTimes),
-      refusals: {400: 'A parameter is invalid.', ...UNKNOWN_JOB},
+      errors: ['job_unknown', 'schedule_invalid'],
     }),
     handler: async (request: JobRequest, reply) => {
       const range = readPlannedRange(queryOf(request))
@@ -126,10 +121,12 @@ function routeRuns(app: FastifyInstance, operations: Operations): void {
     ['/jobs/:name/run', 'runJobAlias', creates(ownPath)],
   ] as const) {
     app.post(url, {
-      config: {access},
-      schema: describeRoute({
+      ...describeRoute({
+        access,
         operationId,
+        isOfContract: true,
         summary: 'Run a job now',
+        description: 'The reply names the launch in `X-Launch-Id` and `Location`.',
         tag: 'jobs',
         params: NAME_PARAM,
         query: Type.Object({
@@ -138,12 +135,7 @@ function routeRuns(app: FastifyInstance, operations: Operations): void {
         headers: IDEMPOTENCY_HEADERS,
         status: 202,
         reply: schemaRef(Job),
-        refusals: {
-          400: 'The idempotency key is empty or too long.',
-          ...UNKNOWN_JOB,
-          409: 'A launch is open under `forbid`, no node matches, or a request with this key is in progress.',
-          422: 'The idempotency key was used for another request.',
-        },
+        errors: ['job_unknown', 'launch_open', 'no_target', 'too_many_runs'],
       }),
       handler: run,
     })
@@ -154,22 +146,27 @@ function routeRuns(app: FastifyInstance, operations: Operations): void {
 const TOGGLE_PATH = '/v1/jobs/:name/toggle'
 const SWITCHES = [
   ['toggle', 'Enable a job that is disabled, disable one that is enabled', {}],
-  ['enable', 'Enable a job; no change if it is enabled', {disabled: false}],
-  ['disable', 'Disable a job: it gets no planned times; no change if it is', {disabled: true}],
+  ['enable', 'Enable a job; no new revision if it is enabled', {disabled: false}],
+  [
+    'disable',
+    'Disable a job: it gets no planned times, and can be run by hand; no new revision if it is',
+    {disabled: true},
+  ],
 ] as const
 
 function routeChanges(app: FastifyInstance, operations: Operations): void {
   for (const [verb, summary, wanted] of SWITCHES) {
     app.post(`/jobs/:name/${verb}`, {
-      config: {access: creates(`/v1/jobs/:name/${verb}`, TOGGLE_PATH)},
-      schema: describeRoute({
+      ...describeRoute({
+        access: creates(`/v1/jobs/:name/${verb}`, TOGGLE_PATH),
         operationId: `${verb}Job`,
+        isOfContract: verb === 'toggle',
         summary,
         tag: 'jobs',
         params: NAME_PARAM,
         headers: REVISION_HEADERS,
         reply: schemaRef(Job),
-        refusals: {...UNKNOWN_JOB, 412: 'The precondition does not hold.'},
+        errors: ['job_unknown'],
       }),
       handler: async (request: JobRequest, reply) => {
         const {name} = request.params
@@ -180,19 +177,17 @@ function routeChanges(app: FastifyInstance, operations: Operations): void {
     })
   }
   app.delete('/jobs/:name', {
-    config: {access: deletes('/v1/jobs/:name')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: deletes('/v1/jobs/:name'),
       operationId: 'deleteJob',
+      isOfContract: true,
       summary: 'Delete a job and its history',
+      description: 'Its running executions are ended.',
       tag: 'jobs',
       params: NAME_PARAM,
       headers: REVISION_HEADERS,
       reply: schemaRef(Job),
-      refusals: {
-        ...UNKNOWN_JOB,
-        409: 'Other jobs depend on it.',
-        412: 'The precondition does not hold.',
-      },
+      errors: ['job_unknown', 'job_has_dependents'],
     }),
     handler: async (request: JobRequest, reply) => {
       const match = readIfMatch(request.headers)

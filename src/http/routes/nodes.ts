@@ -8,7 +8,7 @@ import {type Query, QueryProblem} from '../../wire/query.ts'
 import {decodeBody} from '../../wire/body.ts'
 import {schemaRef} from '../../wire/shapes.ts'
 import {creates} from '../security/access.ts'
-import {describeRoute} from '../api/openapi.ts'
+import {describeRoute} from '../api/describe-route.ts'
 import {sendJson} from '../api/reply.ts'
 import {actorOf, bodyOf, queryOf} from '../api/request.ts'
 
@@ -33,7 +33,8 @@ const VERBS = [
     verb: 'cordon',
     summary: 'Cordon a node: it takes no new work, and its running work continues',
     description:
-      'What waits for it moves to other matching nodes. Before the deadline of a drain, it ends the drain.',
+      'What waits for it moves to other matching nodes. Before the deadline of a drain, it ends the drain. ' +
+      '[How to](../how-to/maintain-a-node.md).',
   },
   {
     verb: 'uncordon',
@@ -55,8 +56,8 @@ const VERBS = [
 export function routeNodes(app: FastifyInstance, operations: Operations): void {
   for (const {verb, ...described} of VERBS)
     app.post(`/members/:member/${verb}`, {
-      config: {access: creates(`/v1/members/:member/${verb}`)},
-      schema: describeRoute({
+      ...describeRoute({
+        access: creates(`/v1/members/:member/${verb}`),
         operationId: `${verb}Member`,
         tag: 'cluster',
         params: {
@@ -65,11 +66,7 @@ export function routeNodes(app: FastifyInstance, operations: Operations): void {
         },
         ...described,
         reply: schemaRef(Member),
-        refusals: {
-          400: verb === 'drain' ? 'The deadline or the body is invalid.' : 'The body is not empty.',
-          404: 'There is no such member.',
-          409: 'Several members of this name have left or failed.',
-        },
+        errors: ['body_invalid', 'payload_unparsable', 'member_unknown', 'member_ambiguous'],
       }),
       handler: async (request: FastifyRequest<{Params: {member: string}}>, reply) => {
         const deadlineMs = verb === 'drain' ? readDeadline(queryOf(request)) : null

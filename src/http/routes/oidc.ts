@@ -21,7 +21,7 @@ import type {Authenticator} from '../security/auth.ts'
 import {queryOf} from '../api/request.ts'
 import {sessionCookie} from '../security/session-cookie.ts'
 
-const HIDDEN = {config: {access: 'public'}, schema: {hide: true}} as const
+const HIDDEN = {config: {access: 'public'}} as const
 
 export function routeOidc(
   app: FastifyInstance,

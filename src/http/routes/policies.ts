@@ -6,18 +6,18 @@ import type {Operations} from '../../operations/operations.ts'
 import {encodePolicy, Policy} from '../../wire/cluster.ts'
 import {MayBeUnset, schemaRef} from '../../wire/shapes.ts'
 import {lists, reads} from '../security/access.ts'
-import {describeRoute} from '../api/openapi.ts'
+import {describeRoute} from '../api/describe-route.ts'
 import type {PathTable} from '../api/paths.ts'
 import {sendJson, setWarnings} from '../api/reply.ts'
 import {actorOf, bodyOf} from '../api/request.ts'
 
 const PARAMS = {name: 'Name of the policy.'}
-const PUT_REFUSALS = {
-  400: 'The policy is invalid.',
-  413: 'The body is too large.',
-  415: 'The body is compressed.',
+const NEW_PARAMS = {
+  name: Type.String({
+    description: `${PARAMS.name} It cannot be \`.\` or \`..\`.`,
+    pattern: '^[A-Za-z0-9._-]{1,128}$',
+  }),
 }
-const UNKNOWN = {404: 'There is no such policy.'}
 
 type PolicyRequest = FastifyRequest<{Params: {name: string}}>
 
@@ -35,10 +35,12 @@ export function routePolicies(
   paths: PathTable,
 ): void {
   app.get('/acl/policies', {
-    config: {access: lists('/v1/acl/policies')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: lists('/v1/acl/policies'),
       operationId: 'listPolicies',
+      isOfContract: true,
       summary: 'List policies',
+      description: '[How policies decide](../how-to/access.md#how-policies-decide).',
       tag: 'policies',
       reply: Type.Array(schemaRef(Policy)),
     }),
@@ -46,33 +48,31 @@ export function routePolicies(
       sendJson(request, reply, 200, (await operations.policies()).map(encodePolicy)),
   })
   app.get('/acl/policies/:name', {
-    config: {access: reads('/v1/acl/policies/:name')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: reads('/v1/acl/policies/:name'),
       operationId: 'getPolicy',
+      isOfContract: true,
       summary: 'Read a policy',
       tag: 'policies',
       params: PARAMS,
       reply: schemaRef(Policy),
-      refusals: UNKNOWN,
+      errors: ['policy_unknown'],
     }),
     handler: async (request: PolicyRequest, reply) =>
       sendJson(request, reply, 200, encodePolicy(await operations.policy(request.params.name))),
   })
   app.post('/acl/policies/:name', {
-    config: {access: 'management'},
-    schema: describeRoute({
+    ...describeRoute({
+      access: 'management',
       operationId: 'putPolicy',
+      isOfContract: true,
       summary: 'Store or replace a policy',
       description:
-        'The rules document may also be the body itself; an empty body is empty rules. Invalid rules are ' +
-        'stored and grant nothing; the header `X-Warnings` names the problem.',
+        '`Rules` is a JSON document as a text, or the document itself. It may also be the whole body; an ' +
+        'empty body is empty rules. Invalid rules are stored and grant nothing; the ' +
+        'header `X-Warnings` names the problem.',
       tag: 'policies',
-      params: {
-        name: Type.String({
-          description: `${PARAMS.name} It cannot be \`.\` or \`..\`.`,
-          pattern: '^[A-Za-z0-9._-]{1,128}$',
-        }),
-      },
+      params: NEW_PARAMS,
       body: Type.Object({
         Name: MayBeUnset(Type.String({description: 'The same as in the path, or empty.'})),
         Rules: Type.String({description: 'At most 65536 bytes.'}),
@@ -80,7 +80,7 @@ export function routePolicies(
       bodyOptional: true,
       status: 202,
       reply: schemaRef(Policy),
-      refusals: PUT_REFUSALS,
+      errors: ['policy_invalid', 'too_many_tokens'],
     }),
     handler: async (request: PolicyRequest, reply) => {
       const {name} = request.params
@@ -90,14 +90,15 @@ export function routePolicies(
     },
   })
   app.delete('/acl/policies/:name', {
-    config: {access: 'management'},
-    schema: describeRoute({
+    ...describeRoute({
+      access: 'management',
       operationId: 'deletePolicy',
+      isOfContract: true,
       summary: 'Delete a policy',
       tag: 'policies',
       params: PARAMS,
       reply: schemaRef(Policy),
-      refusals: UNKNOWN,
+      errors: ['policy_unknown'],
     }),
     handler: async (request: PolicyRequest, reply) => {
       const {name} = request.params

@@ -5,7 +5,7 @@ import type {Operations} from '../../operations/operations.ts'
 import {encodeSecret, NewSecret, Secret} from '../../wire/secret.ts'
 import {schemaRef} from '../../wire/shapes.ts'
 import {deletes, lists, stores} from '../security/access.ts'
-import {describeRoute} from '../api/openapi.ts'
+import {describeRoute} from '../api/describe-route.ts'
 import {sendJson} from '../api/reply.ts'
 import {actorOf, bodyOf, callerOf} from '../api/request.ts'
 
@@ -15,10 +15,11 @@ type SecretRequest = FastifyRequest<{Params: {name: string}}>
 
 export function routeSecrets(app: FastifyInstance, operations: Operations): void {
   app.get('/secrets', {
-    config: {access: lists('/v1/secrets')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: lists('/v1/secrets'),
       operationId: 'listSecrets',
       summary: 'List the secrets that the token may use in jobs',
+      description: '[Secrets](../how-to/secrets.md). No response has a value.',
       tag: 'policies',
       reply: Type.Array(schemaRef(Secret)),
     }),
@@ -28,11 +29,10 @@ export function routeSecrets(app: FastifyInstance, operations: Operations): void
     },
   })
   app.put('/secrets/:name', {
-    config: {access: stores('/v1/secrets/:name')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: stores('/v1/secrets/:name'),
       operationId: 'putSecret',
       summary: 'Set or replace the value of a secret',
-      description: 'Needs `create` or `update` of the path.',
       tag: 'policies',
       params: {
         name: Type.String({
@@ -42,12 +42,7 @@ export function routeSecrets(app: FastifyInstance, operations: Operations): void
       },
       body: schemaRef(NewSecret),
       reply: schemaRef(Secret),
-      refusals: {
-        400: 'The name or the value is invalid.',
-        409: 'This server has no key for secrets, or another one, or there are too many secrets.',
-        413: 'The body is too large.',
-        415: 'The body is compressed.',
-      },
+      errors: ['secret_invalid', 'secret_key_unusable', 'too_many_secrets'],
     }),
     handler: async (request: SecretRequest, reply) => {
       const {name} = request.params
@@ -58,15 +53,15 @@ export function routeSecrets(app: FastifyInstance, operations: Operations): void
     },
   })
   app.delete('/secrets/:name', {
-    config: {access: deletes('/v1/secrets/:name')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: deletes('/v1/secrets/:name'),
       operationId: 'deleteSecret',
       summary: 'Delete a secret',
       description: 'Jobs that name it stay, and their runs fail.',
       tag: 'policies',
       params: PARAMS,
       reply: schemaRef(Secret),
-      refusals: {404: 'There is no such secret.'},
+      errors: ['secret_unknown'],
     }),
     handler: async (request: SecretRequest, reply) => {
       const deleted = await operations.deleteSecret(request.params.name, actorOf(request))

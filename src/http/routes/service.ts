@@ -6,7 +6,7 @@ import {Type} from 'typebox'
 import {DomainError} from '../../core/errors.ts'
 import {Health, Readiness} from '../../wire/cluster.ts'
 import {schemaRef} from '../../wire/shapes.ts'
-import {describeRoute} from '../api/openapi.ts'
+import {describeRoute} from '../api/describe-route.ts'
 import type {HttpOptions} from '../options.ts'
 import {sendJson} from '../api/reply.ts'
 
@@ -18,28 +18,26 @@ export function routeService(app: FastifyInstance, options: HttpOptions): void {
     ['/health', 'getHealth', 'healthy'],
   ] as const) {
     app.get(url, {
-      config: PUBLIC,
-      schema: describeRoute({
+      ...describeRoute({
+        access: 'public',
         operationId,
         summary: 'Whether the process is alive',
         tag: 'service',
         reply: schemaRef(Health),
-        isPublic: true,
       }),
       handler: (request, reply) => sendJson(request, reply, 200, {status}),
     })
   }
   app.get('/readyz', {
-    config: PUBLIC,
-    schema: describeRoute({
+    ...describeRoute({
+      access: 'public',
       operationId: 'isReady',
       summary: 'Whether this server can do its work',
       description:
         'With a token of type `management` or `read`, the body names the cause of a failed check.',
       tag: 'service',
       reply: schemaRef(Readiness),
-      refusals: {503: {about: 'It is not ready.', reply: schemaRef(Readiness)}},
-      isPublic: true,
+      otherReplies: {503: {about: 'It is not ready.', reply: schemaRef(Readiness)}},
     }),
     handler: async (request, reply) => {
       const {ok, checks, details} = await options.ready()
@@ -50,14 +48,13 @@ export function routeService(app: FastifyInstance, options: HttpOptions): void {
     },
   })
   app.get('/metrics', {
-    config: {access: 'metrics'},
-    schema: describeRoute({
+    ...describeRoute({
+      access: 'metrics',
       operationId: 'getMetrics',
       summary: 'Metrics in the Prometheus text format',
       tag: 'service',
       reply: Type.String(),
       replyType: 'text/plain',
-      refusals: {404: 'This server has no metrics.'},
     }),
     handler: async (_request, reply) => {
       if (options.metrics === null)
@@ -68,7 +65,6 @@ export function routeService(app: FastifyInstance, options: HttpOptions): void {
   })
   app.get('/', {
     config: PUBLIC,
-    schema: {hide: true},
     handler: (request, reply) => {
       const wantsPage = request.headers.accept?.toLowerCase().includes('text/html') ?? false
       if (options.ui && wantsPage) return reply.code(303).header('location', '/ui/').send()
@@ -92,7 +88,6 @@ export function routeDocs(app: FastifyInstance): void {
   for (const [path, contentType] of Object.entries(DOCS_TYPES)) {
     app.get(path === '/docs/' ? '/docs' : path, {
       config: {access: 'any'},
-      schema: {hide: true},
       handler: async (_request, reply) => {
         reference ??= openReference()
         const {statusCode, body} = await (await reference).inject({url: path})
@@ -167,7 +162,6 @@ export function routeUi(app: FastifyInstance, hasProvider: boolean): void {
     const content = hasProvider ? read.replace(PROVIDER_HIDDEN, PROVIDER_SHOWN) : read
     app.get(url, {
       config: PUBLIC,
-      schema: {hide: true},
       handler: (_request, reply) =>
         reply.header('content-type', contentType).header('cache-control', 'no-cache').send(content),
     })

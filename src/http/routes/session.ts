@@ -5,7 +5,7 @@ import type {Operations} from '../../operations/operations.ts'
 import {schemaRef} from '../../wire/shapes.ts'
 import {encodeSession, encodeToken, Session, Token} from '../../wire/token.ts'
 import {lists} from '../security/access.ts'
-import {describeRoute} from '../api/openapi.ts'
+import {describeRoute} from '../api/describe-route.ts'
 import type {HttpOptions} from '../options.ts'
 import {sendJson} from '../api/reply.ts'
 import {actorOf, callerOf} from '../api/request.ts'
@@ -19,15 +19,16 @@ export function routeSession(
   {tls}: Pick<HttpOptions, 'tls'>,
 ): void {
   app.post('/session', {
-    config: {access: 'any'},
-    schema: describeRoute({
+    ...describeRoute({
+      access: 'any',
       ...SHARED,
       operationId: 'signIn',
       summary: 'Open a session with a token',
       description:
-        'Sets a cookie that works in place of the token, for pages of this server only. Send the token ' +
-        'in `X-Service-Token`.',
+        'Sets the cookie of a [session](#sessions), which works in place of the token, for pages of this ' +
+        'server only. Send the token in `X-Service-Token`.',
       status: 201,
+      errors: ['session_refused', 'too_many_sessions'],
     }),
     handler: async (request, reply) => {
       const {identity, secret} = await operations.signIn(callerOf(request), actorOf(request))
@@ -36,8 +37,8 @@ export function routeSession(
     },
   })
   app.get('/session', {
-    config: {access: 'any'},
-    schema: describeRoute({
+    ...describeRoute({
+      access: 'any',
       ...SHARED,
       operationId: 'whoAmI',
       summary: 'Who the caller is: the owner of its token or session',
@@ -46,12 +47,12 @@ export function routeSession(
       sendJson(request, reply, 200, encodeSession(operations.whoAmI(callerOf(request)))),
   })
   app.delete('/session', {
-    config: {access: 'any'},
-    schema: describeRoute({
+    ...describeRoute({
+      access: 'any',
       ...SHARED,
       operationId: 'signOut',
       summary: 'End the session of the caller',
-      refusals: {404: 'The caller has no session.'},
+      errors: ['session_unknown'],
     }),
     handler: async (request, reply) => {
       const ended = await operations.signOut(callerOf(request), actorOf(request))
@@ -60,8 +61,8 @@ export function routeSession(
     },
   })
   app.get('/acl/sessions', {
-    config: {access: lists('/v1/acl/sessions')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: lists('/v1/acl/sessions'),
       operationId: 'listSessions',
       summary: 'List the open sessions; each is revoked as a token',
       tag: 'policies',

@@ -6,15 +6,15 @@ import {decodeBody} from '../../wire/body.ts'
 import {NewSettings, Settings, type SettingsJson} from '../../wire/settings.ts'
 import {schemaRef} from '../../wire/shapes.ts'
 import {reads} from '../security/access.ts'
-import {describeRoute} from '../api/openapi.ts'
+import {describeRoute} from '../api/describe-route.ts'
 import {sendJson} from '../api/reply.ts'
 import {actorOf, bodyOf} from '../api/request.ts'
-import {BODY_REFUSALS, encodeFiring} from './firing.ts'
+import {encodeFiring} from './firing.ts'
 
 export function routeSettings(app: FastifyInstance, operations: Operations): void {
   app.get('/settings', {
-    config: {access: reads('/v1/settings')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: reads('/v1/settings'),
       operationId: 'getSettings',
       summary: 'The settings that are stored in the cluster',
       tag: 'administration',
@@ -24,17 +24,18 @@ export function routeSettings(app: FastifyInstance, operations: Operations): voi
       sendJson(request, reply, 200, encodeSettings(await operations.settings())),
   })
   app.patch('/settings', {
-    config: {access: 'management'},
-    schema: describeRoute({
+    ...describeRoute({
+      access: 'management',
       operationId: 'changeSettings',
       summary: 'Change the default time zone',
       description:
         'Jobs without a time zone of their own are planned anew from now on. This continues after the ' +
-        'reply: `next` of some may be the old one for a moment. Planned times that have passed do not run.',
+        'reply: `next` of some may be the old one for a moment. Planned times that have passed do not run. ' +
+        '[What it does](../how-to/run-a-cluster.md#change-the-default-time-zone).',
       tag: 'administration',
       body: schemaRef(NewSettings),
       reply: schemaRef(Settings),
-      refusals: BODY_REFUSALS,
+      errors: ['body_invalid'],
     }),
     handler: async (request, reply) => {
       const changed = await operations.changeSettings(

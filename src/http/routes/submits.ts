@@ -3,10 +3,11 @@ import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
 import type {Operations} from '../../operations/operations.ts'
 import type {SubmitReply} from '../../operations/submit.ts'
+import {DryRun} from '../../wire/dry-run.ts'
 import {Job, JobDefinition, JobPatch} from '../../wire/job.ts'
 import {Strict} from '../../wire/query.ts'
-import {schemaRef} from '../../wire/shapes.ts'
-import {describeRoute} from '../api/openapi.ts'
+import {schemaName, schemaRef} from '../../wire/shapes.ts'
+import {describeRoute} from '../api/describe-route.ts'
 import {sendChangedJob, sendJson, setIgnoredFields, setWarnings} from '../api/reply.ts'
 import {
   actorOf,
@@ -24,8 +25,7 @@ import {
   type JobRequest,
   NAME_PARAM,
   REVISION_HEADERS,
-  SUBMIT_REFUSALS,
-  UNKNOWN_JOB,
+  SUBMIT_ERRORS,
 } from './jobs.ts'
 
 const CheckQuery = Type.Object({
@@ -36,8 +36,8 @@ const CheckQuery = Type.Object({
   dry_run: Type.Optional(
     Type.Boolean({
       description:
-        'Store nothing. The reply is 200 and a `DryRun`: whether the definition is valid, what would be ' +
-        'done, all errors and warnings, the next planned times and the nodes.',
+        `Store nothing. The reply is 200 and a \`${schemaName(DryRun)}\`: whether the definition is valid, ` +
+        'what would be done, all errors and warnings, the next planned times and the nodes.',
     }),
   ),
 })
@@ -73,10 +73,13 @@ export function routeSubmits(app: FastifyInstance, operations: Operations): void
     body: schemaRef(JobDefinition),
     status: 201,
     reply: schemaRef(Job),
-    refusals: SUBMIT_REFUSALS,
-    textRefusals: true,
+    errors: [...SUBMIT_ERRORS, 'too_many_runs'],
+    access: 'body',
+    submit: true,
+    description:
+      'A field that is not sent is not set. See also [dry runs](#dry-runs) and ' +
+      '[conditional writes](#conditional-writes).',
   } as const
-  const config = {access: 'body', submit: true} as const
   for (const [method, operationId] of [
     ['POST', 'submitJob'],
     ['PATCH', 'patchJob'],
@@ -84,14 +87,17 @@ export function routeSubmits(app: FastifyInstance, operations: Operations): void
     app.route({
       method,
       url: '/jobs',
-      config,
-      schema: describeRoute({...shared, operationId, summary: 'Create or replace a whole job'}),
+      ...describeRoute({
+        ...shared,
+        operationId,
+        isOfContract: true,
+        summary: 'Create or replace a whole job',
+      }),
       handler: (request, reply) => submit(request, reply, null),
     })
   }
   app.put('/jobs/:name', {
-    config,
-    schema: describeRoute({
+    ...describeRoute({
       ...shared,
       operationId: 'putJob',
       summary: 'Create or replace the job of this name',
@@ -104,13 +110,13 @@ export function routeSubmits(app: FastifyInstance, operations: Operations): void
 
 function routePatch(app: FastifyInstance, operations: Operations): void {
   app.patch('/jobs/:name', {
-    config: {access: 'body'},
-    schema: describeRoute({
+    ...describeRoute({
+      access: 'body',
       operationId: 'mergeJob',
       summary: 'Change fields of a job',
       description:
-        'A JSON merge patch (RFC 7396): fields that are not sent stay, members of objects are merged, ' +
-        '`null` removes. Of two patches at the same moment both take effect.',
+        'A JSON [merge patch](#merge-patches) (RFC 7396): fields that are not sent stay, members of ' +
+        'objects are merged, `null` removes. Of two patches at the same moment both take effect.',
       tag: 'jobs',
       params: NAME_PARAM,
       query: CheckQuery,
@@ -118,14 +124,7 @@ function routePatch(app: FastifyInstance, operations: Operations): void {
       consumes: ['application/merge-patch+json', 'application/json'],
       body: schemaRef(JobPatch),
       reply: schemaRef(Job),
-      refusals: {
-        400: SUBMIT_REFUSALS[400],
-        404: `${UNKNOWN_JOB[404]} Or: ${SUBMIT_REFUSALS[404]}`,
-        412: SUBMIT_REFUSALS[412],
-        413: SUBMIT_REFUSALS[413],
-        415: SUBMIT_REFUSALS[415],
-        503: SUBMIT_REFUSALS[503],
-      },
+      errors: [...SUBMIT_ERRORS, 'job_unknown'],
     }),
     handler: async (request: JobRequest, reply) => {
       const call = {...readCall(request), name: request.params.name}

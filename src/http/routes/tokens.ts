@@ -16,26 +16,20 @@ import {
   Token,
 } from '../../wire/token.ts'
 import {decideRoute, lists, reads} from '../security/access.ts'
-import {describeRoute} from '../api/openapi.ts'
+import {describeRoute} from '../api/describe-route.ts'
 import type {FoundRoute, PathTable} from '../api/paths.ts'
 import {sendJson, setWarnings} from '../api/reply.ts'
 import {actorOf, bodyOf, queryOf, withoutExtraSlashes} from '../api/request.ts'
 
 const PARAMS = {accessor: 'Public id of the token.'}
-const UNKNOWN = {404: 'There is no such token.'}
-const CREATE_REFUSALS = {
-  400: 'The token is invalid.',
-  409: 'There are too many tokens, or there is a first management token already.',
-  413: 'The body is too large.',
-}
 
 type TokenRequest = FastifyRequest<{Params: {accessor: string}}>
 
 export function routeTokens(app: FastifyInstance, operations: Operations, paths: PathTable): void {
   routeCreation(app, operations)
   app.get('/acl/tokens', {
-    config: {access: lists('/v1/acl/tokens')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: lists('/v1/acl/tokens'),
       operationId: 'listTokens',
       summary: 'List tokens',
       tag: 'policies',
@@ -45,21 +39,21 @@ export function routeTokens(app: FastifyInstance, operations: Operations, paths:
       sendJson(request, reply, 200, (await operations.tokens()).map(encodeToken)),
   })
   app.get('/acl/tokens/:accessor', {
-    config: {access: reads('/v1/acl/tokens/:accessor')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: reads('/v1/acl/tokens/:accessor'),
       operationId: 'getToken',
       summary: 'Read a token, without its secret',
       tag: 'policies',
       params: PARAMS,
       reply: schemaRef(Token),
-      refusals: UNKNOWN,
+      errors: ['token_unknown'],
     }),
     handler: async (request: TokenRequest, reply) =>
       sendJson(request, reply, 200, encodeToken(await operations.token(request.params.accessor))),
   })
   app.delete('/acl/tokens/:accessor', {
-    config: {access: 'management'},
-    schema: describeRoute({
+    ...describeRoute({
+      access: 'management',
       operationId: 'revokeToken',
       summary: 'Revoke a token',
       description:
@@ -67,7 +61,7 @@ export function routeTokens(app: FastifyInstance, operations: Operations, paths:
       tag: 'policies',
       params: PARAMS,
       reply: schemaRef(Token),
-      refusals: UNKNOWN,
+      errors: ['token_unknown'],
     }),
     handler: async (request: TokenRequest, reply) => {
       const {accessor} = request.params
@@ -88,27 +82,29 @@ function routeCreation(app: FastifyInstance, operations: Operations): void {
   }
   const shared = {tag: 'policies', status: 201, reply: schemaRef(CreatedToken)} as const
   app.post('/acl/tokens', {
-    config: {access: 'management'},
-    schema: describeRoute({
+    ...describeRoute({
+      access: 'management',
       ...shared,
       operationId: 'createToken',
       summary: 'Create a token',
+      description: 'Only this response has the `secret`.',
       body: schemaRef(NewToken),
-      refusals: CREATE_REFUSALS,
+      errors: ['token_invalid', 'too_many_tokens'],
     }),
     handler: async (request, reply) =>
       send(request, reply, await operations.createToken(bodyOf(request), actorOf(request))),
   })
   app.post('/acl/bootstrap', {
-    config: {access: 'management'},
-    schema: describeRoute({
+    ...describeRoute({
+      access: 'management',
       ...shared,
       operationId: 'bootstrap',
       summary: 'Create the first management token',
       description:
         'Once: from this machine while no token has ever been stored, or with the token of the ' +
-        'configuration while no management token is stored. The body may be empty.',
-      refusals: CREATE_REFUSALS,
+        'configuration while no management token is stored. The body may be empty, or have `name` and ' +
+        '`expires_at`.',
+      errors: ['payload_unparsable', 'token_invalid', 'token_not_first', 'too_many_tokens'],
     }),
     handler: async (request, reply) =>
       send(request, reply, await operations.bootstrap(bodyOf(request), actorOf(request))),
@@ -117,8 +113,8 @@ function routeCreation(app: FastifyInstance, operations: Operations): void {
 
 function routeCheck(app: FastifyInstance, operations: Operations, paths: PathTable): void {
   app.get('/acl/tokens/:accessor/check', {
-    config: {access: reads('/v1/acl/tokens/:accessor/check')},
-    schema: describeRoute({
+    ...describeRoute({
+      access: reads('/v1/acl/tokens/:accessor/check'),
       operationId: 'checkToken',
       summary: 'Whether a token may send a request, and which glob decides',
       tag: 'policies',
@@ -130,7 +126,7 @@ function routeCheck(app: FastifyInstance, operations: Operations, paths: PathTab
         ),
       }),
       reply: schemaRef(AccessAnswer),
-      refusals: {400: 'No route has this method and path.', ...UNKNOWN},
+      errors: ['token_unknown'],
     }),
     handler: async (request: TokenRequest, reply) => {
       const token = await operations.currentToken(request.params.accessor)

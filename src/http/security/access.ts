@@ -38,6 +38,8 @@ export interface PathAccess {
   readonly pathOf: (parameters: Parameters) => string
   /** A second path for the same: a `deny` there refuses, a grant there is enough. */
   readonly alsoOf: ((parameters: Parameters) => string) | null
+  /** The path, and the second one, with parameters as `:name`. */
+  readonly templates: readonly string[]
   /** Only for callers that may read all jobs and executions. */
   readonly isWhole: boolean
 }
@@ -56,7 +58,9 @@ export const readsWhole = (path: string) => ({...needs('read', path), isWhole: t
 
 function needs(capability: Capability, path: string, also?: string): PathAccess {
   const alsoOf = also === undefined ? null : pathFrom(also)
-  return {capability, orCapability: null, pathOf: pathFrom(path), alsoOf, isWhole: false}
+  const templates = also === undefined ? [path] : [path, also]
+  const access = {capability, orCapability: null, pathOf: pathFrom(path), alsoOf}
+  return {...access, templates, isWhole: false}
 }
 
 function pathFrom(template: string): (parameters: Parameters) => string {
