@@ -89,7 +89,7 @@ export function decodeBytes({bytes, start}: Bytes<string>): Bytes<Uint8Array> {
 
 /** A finish as it travels, and as it is kept on the agent's disk until a server has it. */
 export function encodeFinish({key, token, output, ...item}: FinishItem): FinishJson {
-  const {status, durationMs, startedAfterMs = 0, exitCode} = item
+  const {status, durationMs, startedAfterMs, exitCode} = item
   const {reason, outputHead, outputFoot, dropOutput, jitter} = item
   return {
     ...encodeClaim({key, token}),

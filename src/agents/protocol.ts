@@ -155,25 +155,6 @@ export const Finish = Type.Object({
   jitter: Type.Number({minimum: 0, exclusiveMaximum: 1}),
 })
 
-const FinishOutcome = Type.Union([
-  Type.Object({
-    kind: Type.Literal('finished'),
-    execution: Execution,
-    retry: nullable(Type.Object({key: Key, notBefore: Type.Integer()})),
-    closed: nullable(
-      Type.Object({
-        status: Type.Enum(['success', 'failed', 'partially_failed']),
-        dependents: Type.Array(Text),
-      }),
-    ),
-    jobDisabled: Type.Boolean(),
-    jobDeleted: Type.Boolean(),
-    endedRetries: Type.Optional(Type.Array(Execution)),
-  }),
-  Type.Object({kind: Type.Literal('already'), key: Key, status: FinalStatus}),
-  Type.Object({kind: Type.Literal('unknown'), key: Key}),
-])
-
 const ActiveClaims = {
   /** Made by this incarnation and not finished yet. */
   activeClaims: Type.Array(Claim, {maxItems: CLAIMS_MAX}),
@@ -255,7 +236,9 @@ const Replies = {
   /** Claims that are pending again; the others were cancelled or revoked. */
   release: rpc('release', {released: Type.Array(Claim)}),
   append: rpc('append', {accepted: Type.Array(Type.Boolean())}),
-  finish: rpc('finish', {outcomes: Type.Array(FinishOutcome)}),
+  finish: rpc('finish', {
+    outcomes: Type.Array(Type.Object({kind: Type.Enum(['finished', 'already', 'unknown'])})),
+  }),
   cancelled: rpc('cancelled', {keys: Type.Array(Key)}),
   heartbeat: rpc('heartbeat', {
     result: Type.Enum(['ok', 'fenced', 'taken']),

@@ -4,7 +4,7 @@
  * list the order.
  */
 import type {AgentLink} from '../agents/client/link.ts'
-import {KEEP_RESULT, loggedFinish, ResultLog} from '../agents/client/result-log.ts'
+import {KEEP_RESULT, loggedFinisher, ResultLog} from '../agents/client/result-log.ts'
 import type {RemoteNodeStore} from '../agents/client/store.ts'
 import type {FinishJson} from '../agents/protocol.ts'
 import type {AgentConfig, LoadedAgentConfig} from '../config/agent.ts'
@@ -260,7 +260,7 @@ class Agent implements RunningAgent {
 
   async #deliver(results: readonly FinishJson[]): Promise<void> {
     if (results.length === 0) return
-    await this.#retry(() => this.#store.finishEncoded(results))
+    await this.#retry(() => this.#store.finish(results))
     await this.#results.delivered(results)
     this.#log.logger.info({results: results.length}, 'delivered results of a previous incarnation')
   }
@@ -306,13 +306,12 @@ class Agent implements RunningAgent {
     const executors = this.#executors
     const store = this.#store
     const link = this.#link!
-    const parts = {clock, events, wakeup: this.#wakeup, limits}
-    const finish = (items: readonly FinishJson[]) => store.finishEncoded(items)
-    const finisher = new Finisher<FinishJson>({...parts, store: {finish}})
+    const parts = {clock, events, store, limits}
+    const finisher = new Finisher(parts)
     this.#runner = new Runner({
       ...parts,
-      store,
       random: this.#random,
+      wakeup: this.#wakeup,
       // The server notifies its agents.
       limits: {...limits, pollMs: limits.agentPollMs},
       nodeId,
@@ -320,7 +319,7 @@ class Agent implements RunningAgent {
       slots,
       executors,
       processors: openProcessors(this.#config, {clock, log: this.#log, executors}),
-      finisher: {finish: loggedFinish(this.#results, events, (json) => finisher.finish(json))},
+      finisher: loggedFinisher(this.#results, events, finisher),
       startLog: openStartLog(this.#directory, incarnation),
       disconnection: {forMs: () => link.disconnectedMs, mayLeave: () => !link.isConnected},
       // Each heartbeat lists the executions running here; its reply lists the revoked ones.

@@ -6,7 +6,7 @@ import type {Config, LoadedConfig} from '../config/server.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
 import {ClockWatch} from '../node/clock-watch.ts'
 import {recordIncarnation} from '../node/incarnations.ts'
-import {Finisher} from '../node/finisher.ts'
+import {announceFinished, Finisher} from '../node/finisher.ts'
 import {aliveSentence, joinMember} from '../node/join.ts'
 import {Membership, replacedSentence} from '../node/membership.ts'
 import {recoverNode} from '../node/recover.ts'
@@ -296,7 +296,10 @@ class Server implements RunningServer {
       slots,
       executors: this.#executors,
       processors: this.#processors,
-      finisher: new Finisher(parts),
+      finisher: new Finisher({
+        ...parts,
+        announce: (outcomes) => announceFinished(outcomes, parts),
+      }),
       startLog: openStartLog(this.#directory, incarnation),
     })
     this.#closers.add(() => runner.stop())

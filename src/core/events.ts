@@ -107,13 +107,16 @@ export const EVENTS = {
     status: FinalStatus
     attempt: number
     duration_ms: number
-    retried: boolean
+    /** Absent on an agent, which does not know. */
+    retried?: boolean
   }>({
     log: ({status}) => (status === 'succeeded' ? 'debug' : 'info'),
     logged: 'debug when succeeded, else info',
     message: ({status}) => `execution ended: ${status}`,
     shownTo: 'job',
-    when: 'An execution ended. `retried` is true if another attempt follows',
+    when:
+      'An execution ended. `retried` is true if another attempt follows. An agent has this event, without ' +
+      '`retried`, in its own log too',
   }),
   execution_abandoned: event<{
     job: string

@@ -58,13 +58,13 @@ const REPORTED_SLACK_MS = 60_000
  */
 export function reportedTimes(
   {startedAt}: Pick<ExecutionRecord, 'startedAt'>,
-  reported: {readonly durationMs: number; readonly startedAfterMs?: number},
+  reported: {readonly durationMs: number; readonly startedAfterMs: number},
   now: number | null,
 ): {readonly startedAt: number; readonly finishedAt: number} {
   const claimedAt = startedAt ?? 0
   const longestMs = now === null ? Infinity : now + REPORTED_SLACK_MS - claimedAt
   const durationMs = Math.max(0, Math.min(Math.round(reported.durationMs), longestMs))
-  const startedAfterMs = Math.max(0, Math.round(reported.startedAfterMs ?? 0))
+  const startedAfterMs = Math.max(0, Math.round(reported.startedAfterMs))
   return {
     startedAt: claimedAt + Math.min(durationMs, startedAfterMs),
     finishedAt: claimedAt + durationMs,

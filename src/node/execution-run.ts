@@ -36,7 +36,7 @@ export interface ExecutionRunOptions {
   readonly processors: {get(name: string): Processor | null}
   /** Absent = the next incarnation cannot tell which claims never started. */
   readonly startLog?: StartRecorder
-  readonly finisher: {finish(item: FinishItem): Promise<unknown>}
+  readonly finisher: {finish(item: FinishItem, job: string): Promise<unknown>}
   readonly appends: Appends
   readonly limits: OutputLimits
 }
@@ -122,7 +122,7 @@ export class ExecutionRun {
     const output = this.#output.close()
     const {status, reason} = this.#outcome(end)
     const lost = status === 'lost' ? lostLine(reason) : ''
-    await this.#options.finisher.finish({
+    const item: FinishItem = {
       ...this.claim,
       status,
       reason,
@@ -134,7 +134,8 @@ export class ExecutionRun {
       output,
       dropOutput: chain.line !== null,
       jitter: this.#options.random.fraction(),
-    })
+    }
+    await this.#options.finisher.finish(item, this.#claimed.spec.name)
     this.#options.startLog?.ended(this.claim.key)
   }
 

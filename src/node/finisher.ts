@@ -15,11 +15,12 @@ import type {Events} from '../ports/events.ts'
 import type {FinishItem, FinishOutcome} from '../ports/node-store.ts'
 import type {Clock, Wakeup} from '../ports/runtime.ts'
 
-export interface FinisherOptions<Item = FinishItem> {
-  readonly store: {readonly finish: (items: readonly Item[]) => Promise<readonly FinishOutcome[]>}
+export interface FinisherOptions<Item, Outcome> {
+  readonly store: {readonly finish: (items: readonly Item[]) => Promise<readonly Outcome[]>}
   readonly clock: Clock
-  readonly wakeup: Wakeup
   readonly events: Events
+  /** Called after each commit. Absent on an agent: its server announces the ends. */
+  readonly announce?: (outcomes: readonly Outcome[]) => void
   readonly limits: CommitLimits
 }
 
@@ -38,11 +39,11 @@ export function commitBatch({commitWaitMs, commitPauseMs, commitItemsMax}: Commi
 const RETRY_MS = 500
 
 /** `Item`: a result as the store takes it. */
-export class Finisher<Item = FinishItem> {
-  readonly #options: FinisherOptions<Item>
-  readonly #batches: BatchQueue<Item, FinishOutcome>
+export class Finisher<Item = FinishItem, Outcome = FinishOutcome> {
+  readonly #options: FinisherOptions<Item, Outcome>
+  readonly #batches: BatchQueue<Item, Outcome>
 
-  constructor(options: FinisherOptions<Item>) {
+  constructor(options: FinisherOptions<Item, Outcome>) {
     this.#options = options
     this.#batches = new BatchQueue({
       clock: options.clock,
@@ -52,7 +53,7 @@ export class Finisher<Item = FinishItem> {
   }
 
   /** Resolves when the store has the result; retries without limit. */
-  async finish(item: Item): Promise<FinishOutcome> {
+  async finish(item: Item): Promise<Outcome> {
     for (let isFirst = true; ; isFirst = false) {
       try {
         if (isFirst) return await this.#batches.add(item)
@@ -68,9 +69,9 @@ export class Finisher<Item = FinishItem> {
     }
   }
 
-  async #flush(items: readonly Item[]): Promise<readonly FinishOutcome[]> {
+  async #flush(items: readonly Item[]): Promise<readonly Outcome[]> {
     const outcomes = await this.#options.store.finish(items)
-    announceFinished(outcomes, this.#options)
+    this.#options.announce?.(outcomes)
     return outcomes
   }
 }

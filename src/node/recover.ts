@@ -103,6 +103,7 @@ export function finishUnheld(
       token,
       status: 'lost',
       durationMs: ageMs,
+      startedAfterMs: 0,
       exitCode: null,
       reason,
       outputHead: '',

@@ -87,9 +87,9 @@ export interface FinishItem {
   readonly durationMs: number
   /**
    * Time from the claim to the actual start, at most `durationMs`: the execution may have waited for a slot
-   * or for the helper. Absent in the result of an older agent: 0.
+   * or for the helper.
    */
-  readonly startedAfterMs?: number
+  readonly startedAfterMs: number
   readonly exitCode: number | null
   readonly reason: string
   readonly outputHead: string

@@ -172,8 +172,8 @@ function launchHandlers(registry: Registry): Handlers {
 }
 
 /**
- * An end is counted by the server that stored it and by the agent that reported it: under different names, so
- * that a sum over all processes counts it once.
+ * An end is counted by the server that stored it and by the agent on which it ended: under different names,
+ * so that a sum over all processes counts it once.
  */
 function executionHandlers(registry: Registry, isServer: boolean): Handlers {
   const prefix = isServer ? 'belfry_' : 'belfry_agent_'
@@ -211,7 +211,7 @@ function executionHandlers(registry: Registry, isServer: boolean): Handlers {
     execution_finished: (data) => {
       finished.inc({status: data.status})
       duration.observe({status: data.status}, data.duration_ms / MS_PER_SECOND)
-      if (data.retried) retried?.inc()
+      if (data.retried === true) retried?.inc()
     },
   }
 }

@@ -26,7 +26,8 @@ async function aCluster() {
   return {world, server, agent}
 }
 
-function runnerOf({clock, random}: World, {store}: TestAgent, executor: ScriptedExecutor) {
+function runnerOf({clock, random}: World, agent: TestAgent, executor: ScriptedExecutor) {
+  const {store} = agent
   return new Runner({
     clock,
     random,
@@ -35,7 +36,7 @@ function runnerOf({clock, random}: World, {store}: TestAgent, executor: Scripted
     executors: {get: () => executor},
     processors: {get: () => null},
     store,
-    finisher: {finish: (item) => store.finish([item])},
+    finisher: agent,
     release: (claims) => store.releaseClaims(claims),
     revoked: () => store.revokedClaims(),
     nodeId: 'id-of-agent-a-agent',

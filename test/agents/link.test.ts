@@ -41,6 +41,7 @@ function aFinish({execution, token}: ClaimedExecution): FinishItem {
     token,
     status: 'succeeded',
     durationMs: 5,
+    startedAfterMs: 0,
     exitCode: 0,
     reason: '',
     outputHead: '',
@@ -68,10 +69,10 @@ test('an agent joins, claims, verifies, appends, heartbeats and finishes', async
   const emitted = servers.one.events.all.find(({name}) => name === 'execution_output')
   assert.deepEqual(emitted?.data, {job: 'far', execution: '1-agent-a-1', total_bytes: 3})
   assert.equal(await clock.finish(far.beat()), 'ok')
-  const [outcome] = await clock.finish(far.store.finish([aFinish(mine)]))
+  const [outcome] = await clock.finish(far.finish(aFinish(mine)))
   assert.equal(outcome?.kind, 'finished')
   assert.equal(far.claims.size, 0)
-  const [again] = await clock.finish(far.store.finish([aFinish(mine)]))
+  const [again] = await clock.finish(far.finish(aFinish(mine)))
   assert.equal(again?.kind, 'already')
   const execution = await world.store.execution('far', key, 10)
   assert.deepEqual([...execution!.output], [0, 255, 10])
@@ -260,7 +261,7 @@ test('a claim released by a lost reply, and made again, is kept when the old one
   assert.deepEqual(await world.statuses('far'), ['running'], 'the process of the second claim runs')
   assert.deepEqual(far.store.revokedClaims(), [])
   const finished = aFinish({...mine, token: 'token-2'})
-  await clock.finish(far.store.finish([finished]))
+  await clock.finish(far.finish(finished))
   assert.deepEqual(await world.statuses('far'), ['succeeded'])
 })
 
@@ -280,7 +281,7 @@ async function revokedAfterAbsence(over: Partial<JobSpec>): Promise<number> {
   assert.equal(await clock.finish(far.beat()), 'ok')
   const revoked = far.store.revokedClaims()
   if (revoked.length === 0) {
-    await clock.finish(far.store.finish([aFinish(mine)]))
+    await clock.finish(far.finish(aFinish(mine)))
     const [execution] = await world.executions('far')
     assert.deepEqual(
       [execution?.status, execution?.lateResult],

@@ -2,6 +2,7 @@
  * Agents and servers in one process: the real link and hub, connected by function calls, on a virtual clock.
  * A server can be silent, disconnected from its store, frozen or gone.
  */
+import {encodeFinish} from '../../src/agents/codec.ts'
 import {AgentLink} from '../../src/agents/client/link.ts'
 import type {AgentSocket, Dial, SocketHandlers} from '../../src/agents/client/socket.ts'
 import {LocalClaims, RemoteNodeStore} from '../../src/agents/client/store.ts'
@@ -11,6 +12,7 @@ import {recoverNode} from '../../src/node/recover.ts'
 import {checkedLimits} from '../../src/config/limits.ts'
 import type {Principal} from '../../src/core/access/authorization.ts'
 import {LOCAL} from '../../src/identity/token-cache.ts'
+import type {FinishItem} from '../../src/ports/node-store.ts'
 import type {Store} from '../../src/ports/store.ts'
 import {faultyStore} from '../support/faulty-store.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
@@ -189,6 +191,10 @@ export class TestAgent {
 
   claim(token: string, room = 4) {
     return claimAs(this.store, {nodeId: 'whatever', incarnation: 'whatever', token, room})
+  }
+
+  finish(item: FinishItem) {
+    return this.store.finish([encodeFinish(item)])
   }
 
   beat() {

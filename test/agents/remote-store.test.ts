@@ -3,15 +3,16 @@ import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import type {RpcClient} from '../../src/agents/client/rpc.ts'
 import {LocalClaims, RemoteNodeStore} from '../../src/agents/client/store.ts'
-import type {FinishItem} from '../../src/ports/node-store.ts'
+import {encodeFinish} from '../../src/agents/codec.ts'
 import {OutcomeUnknown} from '../../src/ports/store-errors.ts'
 
-function aFinish(group: number): FinishItem {
-  return {
+function aFinish(group: number) {
+  return encodeFinish({
     key: {group, node: 'far', attempt: 1},
     token: 'token',
     status: 'succeeded',
     durationMs: 1,
+    startedAfterMs: 0,
     exitCode: 0,
     reason: '',
     outputHead: '',
@@ -19,12 +20,11 @@ function aFinish(group: number): FinishItem {
     output: {offset: 0, bytes: new Uint8Array(0), totalBytes: 0},
     dropOutput: false,
     jitter: 0,
-  }
+  })
 }
 
 test('a finish that the reply of the server does not cover is not delivered', async () => {
-  const {key} = aFinish(1)
-  const outcomes = [{kind: 'already', key, status: 'succeeded'}]
+  const outcomes = [{kind: 'already'}]
   const link = {
     request: () => Promise.resolve({kind: 'finish', id: 1, outcomes}),
   } as unknown as RpcClient

@@ -15,8 +15,9 @@ import {join} from 'node:path'
 import {test, type TestContext} from 'node:test'
 import {encodeFinish} from '../../src/agents/codec.ts'
 import type {FinishJson} from '../../src/agents/protocol.ts'
+import {executionId} from '../../src/core/execution.ts'
 import type {FinishItem} from '../../src/ports/node-store.ts'
-import {loggedFinish, ResultLog} from '../../src/agents/client/result-log.ts'
+import {loggedFinisher, ResultLog} from '../../src/agents/client/result-log.ts'
 import {systemClock} from '../../src/platform/clock.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {aServer, isOver} from '../support/server-process.ts'
@@ -200,24 +201,57 @@ test('a result log that cannot be rewritten is appended to, and loses nothing', 
 test('a result that cannot be written to disk is still sent, and step_failed is emitted', async () => {
   const events = new RecordedEvents()
   const calls: string[] = []
-  const finishing = loggedFinish(
+  const finisher = loggedFinisher(
     {
       keep: () => Promise.reject(new Error('ENOSPC: no space left on device')),
       delivered: async () => void calls.push('delivered'),
     },
     events,
-    async (json) => {
-      assert.deepEqual(json, aFinish(1))
-      calls.push('sent')
+    {
+      finish: async (json) => {
+        assert.deepEqual(json, aFinish(1))
+        calls.push('sent')
+      },
     },
   )
-  await finishing(anEnd(1))
+  await finisher.finish(anEnd(1), 'far')
   assert.deepEqual(calls, ['sent', 'delivered'])
   const [failed] = events.of('step_failed')
   assert.deepEqual(failed, {
     step: 'keep_result',
     message: 'Error: ENOSPC: no space left on device',
   })
+})
+
+test('the end of an execution is in the log of its agent at once, also while no server answers', async () => {
+  const events = new RecordedEvents()
+  const log = {keep: async () => undefined, delivered: async () => assert.fail('no server has it')}
+  const sent = Promise.withResolvers<void>()
+  const finisher = loggedFinisher(log, events, {
+    finish: () => {
+      sent.resolve()
+      return new Promise(() => {})
+    },
+  })
+  void finisher.finish({...anEnd(1), durationMs: 900, startedAfterMs: 200}, 'nightly')
+  await sent.promise
+  const {key, status} = anEnd(1)
+  assert.deepEqual(
+    events.all.map(({name, data}) => [name, data]),
+    [
+      [
+        'execution_finished',
+        {
+          job: 'nightly',
+          execution: executionId(key),
+          node: key.node,
+          status,
+          attempt: key.attempt,
+          duration_ms: 700,
+        },
+      ],
+    ],
+  )
 })
 
 test('a result is on disk at once, also while output waits for a server, and survives SIGKILL', async (t) => {

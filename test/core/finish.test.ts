@@ -231,12 +231,15 @@ describe('the report of a node', () => {
     const startOf = (startedAfterMs: number) =>
       reportedTimes(claim, {durationMs: 100, startedAfterMs}, null).startedAt
     assert.deepEqual([-5, 50, 500].map(startOf), [1_000_000, 1_000_050, 1_000_100])
-    assert.equal(reportedTimes(claim, {durationMs: -1}, null).finishedAt, 1_000_000)
+    assert.equal(
+      reportedTimes(claim, {durationMs: -1, startedAfterMs: 0}, null).finishedAt,
+      1_000_000,
+    )
   })
 
   it('of an agent ends no execution more than a minute in the future', () => {
     const ends = (now: number | null) =>
-      reportedTimes(claim, {durationMs: 1e9}, now).finishedAt - claim.startedAt
+      reportedTimes(claim, {durationMs: 1e9, startedAfterMs: 0}, now).finishedAt - claim.startedAt
     assert.deepEqual([ends(1_010_000), ends(null)], [70_000, 1e9])
   })
 

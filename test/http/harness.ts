@@ -382,6 +382,7 @@ export class Api {
         token,
         status,
         durationMs: 5,
+        startedAfterMs: 0,
         exitCode: status === 'succeeded' ? 0 : 1,
         reason: '',
         outputHead: end.head ?? '',

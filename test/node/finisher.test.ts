@@ -1,7 +1,7 @@
 /** Finisher over the real store: results are stored once, and their follow-ups survive every restart. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {Finisher} from '../../src/node/finisher.ts'
+import {announceFinished, Finisher} from '../../src/node/finisher.ts'
 import type {FinishItem, FinishOutcome} from '../../src/ports/node-store.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-errors.ts'
 import {aJob, NOON} from '../support/fixtures.ts'
@@ -20,6 +20,7 @@ function anItem(group: number): FinishItem {
     token: 'token',
     status: 'succeeded',
     durationMs: 5,
+    startedAfterMs: 0,
     exitCode: 0,
     reason: '',
     outputHead: '',
@@ -38,8 +39,8 @@ describe('the finisher', () => {
     const finisher = new Finisher({
       store: {finish},
       clock,
-      wakeup,
       events,
+      announce: (outcomes) => announceFinished(outcomes, {wakeup, events}),
       limits: {commitWaitMs: 2, commitPauseMs: 0, commitItemsMax: 4},
     })
     return {clock, events, finisher, wakeup}

@@ -7,7 +7,7 @@ import {checkedLimits, type Limits} from '../../src/config/limits.ts'
 import {ClockGuard} from '../../src/core/clock-guard.ts'
 import {Leadership} from '../../src/scheduler/leadership.ts'
 import {Membership} from '../../src/node/membership.ts'
-import {Finisher} from '../../src/node/finisher.ts'
+import {announceFinished, Finisher} from '../../src/node/finisher.ts'
 import {Launcher} from '../../src/scheduler/launcher.ts'
 import {FailureDetectorService} from '../../src/scheduler/failure-detector.ts'
 import {HistoryRetention} from '../../src/scheduler/retention.ts'
@@ -240,7 +240,10 @@ export class SimulatedNode {
       ...claimUpkeep(ports, {id: nodeId, incarnation}),
       executors: {get: (name) => (name === 'scripted' ? this.executor : null)},
       processors: {get: () => null},
-      finisher: new Finisher(ports),
+      finisher: new Finisher({
+        ...ports,
+        announce: (outcomes) => announceFinished(outcomes, ports),
+      }),
       startLog: this.#record.open(incarnation, () => this.#isDead),
       nodeId,
       incarnation,

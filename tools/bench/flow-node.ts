@@ -16,7 +16,7 @@ import type {SubmitRequest} from '../../src/ports/job-store.ts'
 import type {Store} from '../../src/ports/store.ts'
 import {createProcessors} from '../../src/processors/registry.ts'
 import {leaderServices, type ServerParts} from '../../src/app/node.ts'
-import {Finisher} from '../../src/node/finisher.ts'
+import {announceFinished, Finisher} from '../../src/node/finisher.ts'
 import type {Service} from '../../src/lib/loop.ts'
 import {parseAddress} from '../../src/store/postgres/url.ts'
 import {openPostgresStore, type PostgresStoreOptions} from '../../src/store/postgres/store.ts'
@@ -182,7 +182,11 @@ export class FlowNode {
       slots,
       executors,
       processors,
-      finisher: new Finisher({...parts, limits}),
+      finisher: new Finisher({
+        ...parts,
+        limits,
+        announce: (outcomes) => announceFinished(outcomes, parts),
+      }),
     })
     const services = [membership, run, ...leaderServices(parts, term, over, TRUSTING)]
     for (const service of services) service.start()

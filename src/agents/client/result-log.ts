@@ -15,7 +15,7 @@
 import {open, type FileHandle} from 'node:fs/promises'
 import {dirname, join} from 'node:path'
 import {Type} from 'typebox'
-import {claimId, type ExecutionClaim} from '../../core/execution.ts'
+import {claimId, type ExecutionClaim, executionId} from '../../core/execution.ts'
 import {BatchQueue} from '../../lib/batch-queue.ts'
 import {parseRecord} from '../../platform/append-log.ts'
 import {openReplacement, readIfExists, syncDirectory} from '../../platform/durable-file.ts'
@@ -181,12 +181,12 @@ export class ResultLog {
  * sent, and deleted when a server has it. A crash before the reply leaves the result for the next
  * incarnation; a crash after the reply delivers it twice, which changes nothing.
  */
-export function loggedFinish(
+export function loggedFinisher(
   results: Pick<ResultLog, 'keep' | 'delivered'>,
   events: Events,
-  finish: (json: FinishJson) => Promise<unknown>,
-): (item: FinishItem) => Promise<void> {
-  return async (item) => {
+  finisher: {finish(json: FinishJson): Promise<unknown>},
+) {
+  const finish = async (item: FinishItem, job: string) => {
     const json = encodeFinish(item)
     try {
       await results.keep(json)
@@ -194,9 +194,24 @@ export function loggedFinish(
       // A full disk must not keep a result from a server that would take it.
       events.emit('step_failed', {step: KEEP_RESULT, message: String(error)})
     }
-    await finish(json)
+    emitEnd(events, item, job)
+    await finisher.finish(json)
     await results.delivered([item])
   }
+  return {finish}
+}
+
+/** The end of an execution in the log and the metrics of this agent. A server announces it to others. */
+function emitEnd(events: Events, item: FinishItem, job: string): void {
+  const {key, status, durationMs, startedAfterMs} = item
+  events.emit('execution_finished', {
+    job,
+    execution: executionId(key),
+    node: key.node,
+    status,
+    attempt: key.attempt,
+    duration_ms: durationMs - startedAfterMs,
+  })
 }
 
 function withoutOutput(json: FinishJson): FinishJson {

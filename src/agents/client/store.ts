@@ -11,7 +11,6 @@ import type {
   ClaimRequest,
   ClaimResult,
   ClaimStatus,
-  FinishItem,
   FinishOutcome,
   Heartbeat,
   NodeStore,
@@ -19,7 +18,7 @@ import type {
   PreviousIncarnation,
 } from '../../ports/node-store.ts'
 import {OutcomeUnknown} from '../../ports/store-errors.ts'
-import {encodeBytes, encodeClaim, encodeFinish, encodeIncarnations} from '../codec.ts'
+import {encodeBytes, encodeClaim, encodeIncarnations} from '../codec.ts'
 import {type ActiveClaimsJson, type FinishJson, ITEMS_MAX} from '../protocol.ts'
 import type {RpcClient} from './rpc.ts'
 
@@ -28,7 +27,7 @@ const REQUEST_BYTES_MAX = 1024 * 1024
 /** Lower bound of an item without its output. */
 const ITEM_BYTES = 512
 
-export class RemoteNodeStore implements NodeStore {
+export class RemoteNodeStore implements Omit<NodeStore, 'finish'> {
   readonly #rpc: RpcClient
   readonly #claims: LocalClaims
   readonly #onRevoked: () => void
@@ -102,13 +101,9 @@ export class RemoteNodeStore implements NodeStore {
     return accepted
   }
 
-  async finish(items: readonly FinishItem[]): Promise<readonly FinishOutcome[]> {
-    return await this.finishEncoded(items.map(encodeFinish))
-  }
-
-  /** `finish` of results that the result log has encoded. */
-  async finishEncoded(items: readonly FinishJson[]): Promise<readonly FinishOutcome[]> {
-    const all: FinishOutcome[] = []
+  /** Results as the result log has encoded them. */
+  async finish(items: readonly FinishJson[]): Promise<readonly Pick<FinishOutcome, 'kind'>[]> {
+    const all: Pick<FinishOutcome, 'kind'>[] = []
     for (const part of split(items, finishBytes)) {
       const {outcomes} = await this.#rpc.request('finish', {items: part})
       if (outcomes.length < part.length)

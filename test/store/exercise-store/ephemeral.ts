@@ -63,6 +63,7 @@ export function ephemeralCases(when: Case): void {
       token,
       status: 'succeeded' as const,
       durationMs: 1,
+      startedAfterMs: 0,
       exitCode: 0,
       reason: '',
       outputHead: '',

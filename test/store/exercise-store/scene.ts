@@ -267,6 +267,7 @@ export function anEnd(
     token,
     status,
     durationMs: options.durationMs ?? 5,
+    startedAfterMs: 0,
     exitCode: options.exitCode ?? null,
     reason: options.reason ?? '',
     outputHead: options.head ?? '',
