@@ -28,7 +28,7 @@ function describe(path) {
 /** Takes some milliseconds. */
 export function buildId() {
   const text = INPUTS.map((input) => describe(`${ROOT}/${input}`)).join('')
-  // Where the folder is does not matter: it may be built in one place and run in another.
+  // The place of the folder does not count: it may be built in one place and run in another.
   return hash('sha256', text.replaceAll(ROOT, '')).slice(0, 16)
 }
 

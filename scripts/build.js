@@ -98,7 +98,8 @@ async function bundle(esbuild, folder) {
     target: 'node26',
     banner: {js: REQUIRE},
     plugins: [NODE_MODULES, LOADED_LATER],
-    // Not minified: stack traces name functions. `NODE_OPTIONS=--enable-source-maps` shows the sources.
+    // The bundle is not minified: stack traces name functions. `NODE_OPTIONS=--enable-source-maps` shows the
+    // sources.
     sourcemap: 'linked',
     sourcesContent: false,
     metafile: true,
@@ -182,7 +183,7 @@ NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FO
 OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN
 CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.`
 
-/** Longer comments are code that is commented out, or text of a page. */
+/** Comments beyond this length are code that is commented out, or text of a page. */
 const NOTICE_LENGTH_MAX = 2_000
 
 /**
@@ -218,7 +219,7 @@ function commit() {
 }
 
 /**
- * Its output; `''` = it failed, as without a commit, or it is not installed.
+ * Output of git; `''` = it failed, as without a commit, or it is not installed.
  *
  * @param {readonly string[]} parameters
  */

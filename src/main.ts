@@ -67,7 +67,7 @@ type Loaded<Settings> =
 
 /** A command that starts a node, which runs until a signal. */
 interface NodeCommand<Settings> {
-  /** Its options and help text. */
+  /** Options and help text of the command. */
   readonly command: () => Promise<Command>
   readonly load: (
     argv: readonly string[],

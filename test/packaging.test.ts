@@ -58,7 +58,7 @@ test('the units wait for the longest shutdown, and restart without a limit', () 
       'After=network-online.target',
       'Wants=network-online.target',
       'StartLimitIntervalSec=0',
-      // Not after a leave, which exits with 0.
+      // A leave exits with 0: no restart.
       'Restart=on-failure',
       'KillMode=mixed',
     ])
@@ -164,7 +164,7 @@ test('the health check of the image fails if nothing listens', async () => {
 test('the script makes every secret of the compose file, once', (t) => {
   const folder = temporaryDirectory(t)
   copyFileSync(join(PACKAGING, 'container', 'make-secrets.sh'), join(folder, 'make-secrets.sh'))
-  // It would change an owner as root.
+  // The script would change an owner as root.
   for (const name of ['chown', 'sudo'])
     writeFileSync(join(folder, name), '#!/bin/sh\n', {mode: 0o755})
   const env = {...process.env, PATH: `${folder}:${process.env['PATH']}`}

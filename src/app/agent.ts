@@ -151,7 +151,7 @@ class Agent implements RunningAgent {
       // Nothing new is claimed from the first moment on, so a force stop finds everything that runs.
       await Promise.all([this.#runner.drain(this.#config.graceMs), this.#announce('leaving')])
       const {waitingCount} = this.#results
-      // After `left` a leader would end the executions whose results are still here.
+      // An agent with results does not leave: a leader would end their executions as `lost`.
       if (waitingCount === 0) await this.#announce('left')
       else
         this.#log.logger.warn(

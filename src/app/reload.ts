@@ -44,7 +44,7 @@ export function createReload<Settings extends NodeConfig>({
     current = {...current, ...pick(next, now)}
     if (now.length < changed.length)
       log.logger.warn('other settings have changed: they take effect at the next start')
-    // Before the level changes, so that the log says why it becomes silent.
+    // Emitted before the level changes, so that the log says why it becomes silent.
     events.emit('settings_reloaded', {changed: now.toSorted().map(inWords).join(', ')})
     log.logger.level = next.logLevel
   }

@@ -124,7 +124,7 @@ class Server implements RunningServer {
       log: this.#log,
       onDamage: (sentence) => {
         this.#damage = sentence
-        // Before that, the start fails with its next call of the store.
+        // A start in progress fails with its next call of the store.
         void this.#started.promise.then(() => this.#endNow(sentence))
       },
     }
@@ -242,7 +242,7 @@ class Server implements RunningServer {
     const {limits} = this.#config
     const {store, clock, events} = this.#parts
     const member = memberOf(this.#config, this.#identity, this.#listener)
-    // Longer than any other incarnation stays fresh without a heartbeat.
+    // Another incarnation is fresh for at most this time without a heartbeat.
     const waitMs = limits.failedAfterMs + limits.heartbeatMs
     const options = {store, clock, limits, waitMs}
     const joined = await joinMember(options, {member, ...this.#endedIncarnations()})

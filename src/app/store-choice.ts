@@ -20,7 +20,7 @@ function markerOf(dataDirectory: string): string {
   return join(dataDirectory, 'belfry.store')
 }
 
-/** Before a store on SQLite is opened. Throws `SettingRefused`. */
+/** Called before a store on SQLite is opened. Throws `SettingRefused`. */
 export function checkSqliteChoice({dataDirectory, newStore}: StartParts): void {
   const marker = markerOf(dataDirectory)
   // A store that was migrated is refused with its own sentence.
@@ -33,7 +33,10 @@ export function checkSqliteChoice({dataDirectory, newStore}: StartParts): void {
   )
 }
 
-/** After a store on PostgreSQL is opened. `where`: it, without secrets. Throws `SettingRefused`. */
+/**
+ * Called when a store on PostgreSQL is open. `where` names the database, without secrets. Throws
+ * `SettingRefused`.
+ */
 export async function checkPostgresChoice(
   {dataDirectory, newStore}: StartParts,
   store: Pick<Store, 'members'>,

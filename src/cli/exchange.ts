@@ -7,7 +7,7 @@ import {request as requestHttps} from 'node:https'
 import {Readable} from 'node:stream'
 import {codeOf} from '../lib/error.ts'
 
-/** Longer than a handshake with a distant server; the next of several servers is tried soon. */
+/** Exceeds a handshake with a distant server, and the next of several servers is tried soon. */
 const CONNECT_TIMEOUT_MS = 5_000
 
 export interface Outgoing {
@@ -18,7 +18,7 @@ export interface Outgoing {
   readonly idleMs: number
 }
 
-/** There is no response, or no complete one. `isSent`: the server may have the request. */
+/** The response is missing or incomplete. `isSent`: the server may have the request. */
 export class ExchangeFailed extends Error {
   override readonly name = 'ExchangeFailed'
   /** Code such as `ECONNREFUSED`; `TIMEOUT` = the server accepted the connection and was silent. */

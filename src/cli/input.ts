@@ -86,10 +86,11 @@ export async function askHidden(
   prompt: string,
 ): Promise<string> {
   const lines: string[] = []
-  // Its output, which is dropped, has what is typed. `terminal` turns off the echo of the terminal itself.
+  // The reader echoes what is typed to its output, which is dropped. `terminal` turns off the terminal's own
+  // echo.
   const reader = createInterface({input, output: new PassThrough().resume(), terminal: true})
   reader.on('line', (line) => lines.push(line))
-  // Not before: until then the terminal shows what is typed.
+  // The prompt follows the reader: until then the terminal shows what is typed.
   err(prompt)
   await new Promise<unknown>((resolve) => {
     // Pasted lines arrive together: all are read before the promise continues.

@@ -3,7 +3,7 @@ import {CallFailed} from './errors.ts'
 
 /** Failures in a row; several times as long as the restart of a server takes. */
 export const FAILURES_MAX = 30
-/** Between two requests. */
+/** Interval between two requests. */
 export const RETRY_MS = 1_000
 
 /**

@@ -1,6 +1,6 @@
 /** Reads server-sent events, as the API streams them. */
 
-/** Longer than any event of a server; the stream is something else then. */
+/** Exceeds any event of a server: a longer one means that the stream is something else. */
 const EVENT_LENGTH_MAX = 4 * 2 ** 20
 
 export interface ServerEvent {

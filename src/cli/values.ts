@@ -43,7 +43,7 @@ export function timeOf(flag: string, text: string, now: number, sign: 1 | -1): s
   throw refused(flag, 'a duration such as 90d, or a time such as 2027-01-31T00:00:00Z', text)
 }
 
-/** Below it, no server could reply. */
+/** A shorter timeout leaves no server the time to reply. */
 const TIMEOUT_MIN_MS = 100
 /** Timers of sockets take no more. */
 const TIMEOUT_MAX_MS = 24 * 3_600_000

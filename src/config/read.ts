@@ -226,7 +226,7 @@ function suggestion(name: string, known: ReadonlySet<string>): string {
   return meant === '' ? '' : ` Did you mean BELFRY_${meant.toUpperCase()}?`
 }
 
-/** Longer than any handwritten file. */
+/** Exceeds any handwritten file. */
 const FILE_LENGTH_MAX = 256 * 1024
 
 /** The settings in the YAML text of `file`. Scalars are taken as written. */

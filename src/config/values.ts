@@ -112,7 +112,7 @@ export const READERS = {
       : mustBe('1 to 256 printable ASCII characters', text),
 } satisfies Record<OptionKind, (text: string) => Reading<unknown>>
 
-/** Its default zone is that of the cluster, which is known later. */
+/** The default zone is a setting of the cluster and known later: the check uses UTC. */
 function readSchedule(text: string): Reading<string> {
   const parsed = backupSchedule(text, 'UTC')
   if (!parsed.ok) return bad(`must be a schedule: ${parsed.problem}`)

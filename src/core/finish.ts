@@ -90,7 +90,7 @@ export function isReleasable(
 }
 
 export interface FinishInput {
-  /** Before the end: running, or pending when it is cancelled or no node can run it. */
+  /** State before the end: running, or pending when it is cancelled or no node can run it. */
   readonly execution: ExecutionRecord
   /** Attempt before this one on the same slot; `null` = this is the first. */
   readonly previous: Pick<ExecutionRecord, 'status' | 'reason'> | null

@@ -24,11 +24,13 @@ export interface MemberRecord {
   readonly status: MemberStatus
   readonly startedAt: number
   readonly heartbeatAt: number
-  /** Since when it takes no new work; `null` = it takes work. Survives restarts and a leave. */
+  /**
+   * Start of the cordon: the node takes no new work. `null` = it takes work. Survives restarts and a leave.
+   */
   readonly cordonedAt: number | null
   /**
-   * While it is cordoned: when what still runs is stopped; `null` = no drain. A deadline that has passed
-   * stays after an uncordon.
+   * Deadline of a drain: what then still runs is stopped. `null` = no drain. A deadline that has passed stays
+   * after an uncordon.
    */
   readonly drainUntil: number | null
 }

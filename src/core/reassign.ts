@@ -12,7 +12,7 @@ import {matchTargets, selectTargets, type DefaultTarget} from './target.ts'
 export interface StuckExecution {
   readonly execution: ExecutionRecord
   readonly nodeId: string
-  /** Its node; `null` = removed. */
+  /** Node of the execution; `null` = removed. */
   readonly member: Pick<MemberRecord, 'status' | 'runs' | 'heartbeatAt' | 'cordonedAt'> | null
   readonly job: JobRecord
   readonly cause: LaunchCause

@@ -46,7 +46,7 @@ class Pace {
     this.#burst = burst
   }
 
-  /** Until the next event; 0 = it may be now. */
+  /** Wait until the next event is allowed; 0 = it is allowed now. */
   waitMs(now: number): number {
     return Math.max(0, this.#until - now - (this.#burst - 1) * this.#gapMs)
   }

@@ -128,7 +128,7 @@ export const DRAIN_BYTES_MAX = 8 * 1024 * 1024
 export const PIPELINED_MAX = 1_000
 /** Requests that wait for a long list to end. Beyond it, they are refused at once. */
 export const LONG_LISTS_WAITING_MAX = 100
-/** Longer than some lists of a hundred thousand jobs take, shorter than the timeouts of clients. */
+/** Exceeds the time of some lists of a hundred thousand jobs, and is less than the timeouts of clients. */
 export const LONG_LIST_WAIT_MS = 10_000
 /** Smaller replies fit into a few packets: compressing them saves no time. */
 export const COMPRESSED_BYTES_MIN = 4 * 1024

@@ -57,7 +57,7 @@ export class Readiness {
       checks['launch'] = ageMs <= PASS_AGE_MAX_MS ? 'ok' : `no pass for ${Math.round(ageMs)} ms`
     }
     const ok = Object.values(checks).every((check) => check === 'ok')
-    // Not a reason to be unready: sending requests to another server would start nothing more.
+    // A server that is behind stays ready: sending requests to another one would start nothing more.
     const isBehind = this.#clock.monotonicMs() - this.#behindAt < BEHIND_SHOWN_MS
     if (isBehind) checks['queue'] = 'jobs are behind: planned times are skipped'
     const state = {ok, checks, details: {...checks, store: `${checks['store']}${cause}`}}

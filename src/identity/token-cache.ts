@@ -144,8 +144,9 @@ export class AccessTable implements Service {
   }
 
   /**
-   * There is or was a token, or people sign in: every caller needs a token or a session. When the last token
-   * expires or is revoked, it stays so: jobs run on this machine, and must not become callers without limits.
+   * True if there is or was a token, or people sign in: every caller needs a token or a session. The lock
+   * stays when the last token expires or is revoked: jobs run on this machine, and must not become callers
+   * without limits.
    */
   get isLocked(): boolean {
     const {personOwnerPrefix} = this.#options
@@ -261,7 +262,10 @@ export class AccessTable implements Service {
     return this.#queued
   }
 
-  /** After a change by this server: known here when it resolves, and soon on the other servers. */
+  /**
+   * Called after a change by this server, which is known here when the call resolves, and soon on the other
+   * servers.
+   */
   async changed(): Promise<void> {
     this.#options.wakeup.notify('access')
     try {

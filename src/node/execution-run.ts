@@ -67,7 +67,7 @@ export class ExecutionRun {
   /** A stop requested before the start takes effect right after it. */
   #stopReason: StopReason | null = null
   #end: {end: RunEnd; chain: ChainEnd; durationMs: number} | null = null
-  /** Since the claim; `null` = it was not started. */
+  /** Time from the claim to the start; `null` = it was not started. */
   #startedAfterMs: number | null = null
 
   /**

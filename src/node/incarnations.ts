@@ -57,7 +57,7 @@ function readRecord(path: string): string[] {
   return incarnations.filter((each) => typeof each === 'string')
 }
 
-/** Not synced: a power cut is a reboot, after which the record proves nothing. */
+/** The file is not synced: a power cut is a reboot, after which the record proves nothing. */
 function writeRecord(path: string, incarnations: readonly string[]): void {
   const draft = `${path}.new`
   const file = openSync(draft, 'w', 0o600)

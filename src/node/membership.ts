@@ -61,7 +61,7 @@ export class Membership implements Service {
       clock,
       events,
       step: () => this.#beat(),
-      // After an outage of the store, every node sends its heartbeat within one interval.
+      // Every node sends its heartbeat within one interval after an outage of the store.
       backoffMaxMs: limits.heartbeatMs,
     })
   }

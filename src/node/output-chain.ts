@@ -188,7 +188,7 @@ class Chain implements OutputChain {
     const stream = stage.stream
     stage.stream = null
     stream?.end({outcome: 'failed', exitCode: null}).catch(() => {
-      // Its first failure is already recorded.
+      // The first failure of the stage is recorded already.
     })
   }
 }

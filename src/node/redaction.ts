@@ -147,7 +147,7 @@ export class RedactedSink implements OutputSink {
 
   /** Passes on the window up to `end`, in bytes searched, and holds back the rest. */
   #pass(window: Buffer, end: number): void {
-    /** Where a byte is in the window. Ascending. */
+    /** Position of a byte in the window. Calls ascend. */
     let ignored = 0
     const placeOf = (searched: number): number => {
       while (ignored < this.#ignored.length && this.#ignored[ignored]! <= searched) ignored++
@@ -178,7 +178,7 @@ export class RedactedSink implements OutputSink {
   }
 }
 
-/** Where the next line break is; the length if there is none. */
+/** Position of the next line break; the length if there is none. */
 function lineEnd(chunk: Buffer, from: number): number {
   let at = from
   while (at < chunk.length && chunk[at] !== LINE_FEED && chunk[at] !== CARRIAGE_RETURN) at++

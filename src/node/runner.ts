@@ -169,7 +169,7 @@ export class Runner implements Service {
     await Promise.race([this.#drained(), this.#drainTimedOut.promise])
     graceTimer?.cancel()
     this.#drainDeadline?.timer.cancel()
-    // Not awaited: its call may be in flight at an unavailable store.
+    // These stop without a wait: a call may be in flight at an unavailable store.
     void this.#cancels.stop()
     void this.#releases.stop()
     await this.#disconnections?.stop()
@@ -301,7 +301,7 @@ export class Runner implements Service {
     return 0
   }
 
-  /** After a release that failed, or did not release these: whether they are still claimed is unknown. */
+  /** A release failed, or did not release these: their claims may or may not exist. */
   #putBack(runs: readonly ExecutionRun[]): void {
     for (const run of runs) run.isDoubtful = true
     this.#slots.add(runs)

@@ -35,7 +35,7 @@ export interface OperationsDependencies {
   >
   readonly processors: Registry<Pick<Processor, 'name' | 'check'>>
   readonly node: {
-    /** Its id in `members()`. */
+    /** Id of the node in `members()`. */
     readonly id: string
     readonly name: string
     readonly version: string
@@ -56,7 +56,7 @@ export interface OperationsDependencies {
     readonly sessionMaxMs: number
     /** `bodyBytesMax`: also of one job in a restore file. */
     readonly limits: Pick<Limits, 'bodyBytesMax' | 'drainDeadlineMs' | 'drainDeadlineMaxMs'>
-    /** There is a token: in the configuration or stored. */
+    /** True if there is a token: in the configuration or stored. */
     readonly tokenConfigured: boolean
     readonly runsAsRoot: boolean
     /** Scheduled backups are configured. */

@@ -102,8 +102,8 @@ export function createFiring({store, events, wakeup}: OperationsContext) {
   }
 
   /**
-   * After a restore: plans all jobs from now on. A crash between two batches leaves firing paused; a repeated
-   * call continues.
+   * Ends the pause after a restore: plans all jobs from now on. A crash between two batches leaves firing
+   * paused; a repeated call continues.
    */
   async function resumeFiring(actor: Actor): Promise<FiringJson> {
     const was = await store.pausedSinceRestore()

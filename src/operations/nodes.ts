@@ -59,7 +59,7 @@ export function createNodes(context: OperationsContext) {
     const request = {nodeId, change, actor}
     const member = await store.setScheduling(request)
     if (member === null) throw unknownMember(idOrName)
-    // Its node claims, and finds out; then it looks for what it must stop. The leader decides what waited.
+    // The node claims, learns its new state, and looks for what it must stop. The leader decides what waited.
     for (const topic of ['run', 'cancel', 'launch'] as const) wakeup.notify(topic)
     const view = (await loadMembers(context)).find(({id}) => id === nodeId)
     if (view === undefined) throw unknownMember(idOrName)

@@ -156,7 +156,7 @@ function requireToken(token: TokenRecord | null): TokenRecord {
   return token
 }
 
-/** Not repeated: it may be the secret of a token, sent by mistake. */
+/** The message does not repeat the accessor: it may be the secret of a token, sent by mistake. */
 function tokenUnknown(): DomainError {
   return new DomainError(
     'token_unknown',

@@ -29,7 +29,7 @@ export async function prepareDataDirectory(path: string): Promise<DataDirectory>
   }
 }
 
-/** Its mode is not changed: a directory such as /tmp serves others too. */
+/** The mode stays as it is: a directory such as /tmp serves others too. */
 function sharedWarning(path: string): string {
   return (
     `Other users of this machine can replace files in the data directory ${path}, and so run commands ` +

@@ -6,7 +6,7 @@
 import {request} from 'node:http'
 import {connect} from 'node:tls'
 
-/** Longer than a handshake with a distant server. */
+/** Exceeds a handshake with a distant server. */
 const ASK_TIMEOUT_MS = 5_000
 
 /** A server with TLS resets a plain connection, or replies with what is not HTTP (`HPE_…`). */

@@ -59,7 +59,7 @@ export interface RunHandle {
   readonly ended: Promise<RunEnd>
 }
 
-/** Its traits say how policies judge its jobs. */
+/** Policies judge jobs by the traits of their executor. */
 export interface Executor extends ExecutorTraits {
   /** The default of each parameter, as text; `''` = none. */
   readonly parameters: StringMap

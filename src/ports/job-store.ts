@@ -262,7 +262,7 @@ export type PauseResult =
   | {readonly kind: 'paused'; readonly pause: FiringPause}
   /** `until` has passed. */
   | {readonly kind: 'past'; readonly now: number}
-  /** There are `PAUSES_MAX`. */
+  /** The store has `PAUSES_MAX` pauses. */
   | {readonly kind: 'full'}
 
 /**

@@ -59,7 +59,7 @@ export interface DueWork {
   readonly nextDueAt: number | null
   /** More than `burstMin` jobs are due, this page included. */
   readonly isBurst: boolean
-  /** Where the next page begins; `null` = this was the last page. */
+  /** Start of the next page; `null` = this was the last page. */
   readonly next: DuePosition | null
 }
 

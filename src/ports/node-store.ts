@@ -218,7 +218,7 @@ export interface NodeLoad {
 export type RemoveResult =
   | {
       readonly kind: 'removed'
-      /** Before the removal. */
+      /** Member as it was before the removal. */
       readonly member: MemberRecord
       readonly finished: readonly FinishOutcome[]
     }

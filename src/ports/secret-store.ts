@@ -26,7 +26,7 @@ export type PutSecretResult =
   /** The stored secrets are encrypted with another key. */
   | {readonly kind: 'other_key'}
   | {readonly kind: 'not_allowed'; readonly capability: 'create' | 'update'}
-  /** There are as many secrets as can be. */
+  /** The store has the maximum number of secrets. */
   | {readonly kind: 'full'}
 
 /**

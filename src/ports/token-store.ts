@@ -56,9 +56,9 @@ export interface NewToken extends Omit<
 
 export type CreateTokenResult =
   | {readonly kind: 'created'; readonly token: TokenRecord}
-  /** There is a management token. */
+  /** The store has a management token already. */
   | {readonly kind: 'not_first'}
-  /** There are as many tokens as can be. */
+  /** The store has the maximum number of tokens. */
   | {readonly kind: 'full'}
 
 /** A node that uses a token for agents. */
@@ -110,7 +110,7 @@ export type SessionOwner =
 export interface NewSession extends Pick<StoredToken, 'accessor' | 'digest'> {
   readonly owner: SessionOwner
   readonly idleMs: number
-  /** Its length, however much it is used. */
+  /** Maximum length of a session, however much it is used. */
   readonly maxMs: number
 }
 

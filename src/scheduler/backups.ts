@@ -40,7 +40,10 @@ export class ScheduledBackups implements Service {
   readonly #options: ScheduledBackupsOptions
   readonly #loop: Loop
   #isStopped = false
-  /** Not waited for at the end of a term: a large store takes minutes, and the next term may begin here. */
+  /**
+   * Backup in progress. The end of a term does not wait for it: a large store takes minutes, and the next
+   * term may begin here.
+   */
   #running: Promise<void> | null = null
   /** Monotonic. */
   #notBefore = -Infinity

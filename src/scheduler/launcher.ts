@@ -101,8 +101,8 @@ export class Launcher implements Service {
   /** Work waited for a slot at the last pass: the launches of each job that wait are counted. */
   #isSaturated = false
   /**
-   * Where the next page of due jobs begins; `null` = at the earliest. Jobs that an import keeps locked stay
-   * at the front: the jobs behind them must not wait.
+   * Start of the next page of due jobs; `null` = the earliest. Jobs that an import keeps locked stay at the
+   * front: the jobs behind them must not wait.
    */
   #dueAfter: DuePosition | null = null
   /** The page that begins at `#dueAfter`, loaded while the decisions about the page before are written. */

@@ -54,7 +54,7 @@ interface WatchedLease {
   readonly until: number
   /** The connection of the holder was seen open in this term. */
   readonly wasConnected: boolean
-  /** Since then it was seen closed; `null` = it is open, or was never seen open. */
+  /** First look at which it was closed; `null` = it is open, or was never seen open. */
   readonly closedSince: number | null
 }
 
@@ -76,7 +76,7 @@ export class Leadership implements Service {
       clock,
       events,
       step: () => this.#acquireOrRenew(),
-      // After an outage of the store the cluster gets a leader without delay.
+      // The cluster gets a leader without delay after an outage of the store.
       backoffMaxMs: limits.leaseAcquireEveryMs,
     })
   }

@@ -22,7 +22,7 @@ export interface RequestPage {
   readonly count: number
   /** Largest number on the page. */
   readonly last: number
-  /** Where the next page begins; `null` = this was the last page. */
+  /** Start of the next page; `null` = this was the last page. */
   readonly next: number | null
 }
 

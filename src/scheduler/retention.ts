@@ -172,7 +172,7 @@ const ENTRIES_PER_BATCH = 1_000
 const AUDIT_PAUSE_MS = 60_000
 /** A flood of refused accesses must not delete the entries of changes. Some days of normal refusals. */
 const REFUSED_KEPT = 10_000
-/** Enough to go back to before a bad week, at some kilobytes for each job. */
+/** Revisions to go back to before a bad week, at some kilobytes for each job. */
 const REVISIONS_KEPT = 10
 
 /** A crash leaves a round unfinished: the next term begins a new one. */

@@ -4,7 +4,7 @@
  */
 import type {EventPayloads} from '../core/events.ts'
 
-/** Longer than a leader's takeover or a busy minute. */
+/** Exceeds a leader's takeover or a busy minute. */
 const LATE_MS = 60_000
 /** Jobs in such a state; beyond it, the oldest are dropped. Some 100 bytes each. */
 const JOBS_MAX = 10_000

@@ -157,8 +157,8 @@ function launchHandlers(registry: Registry): Handlers {
     launch_decided: (data) => {
       // A pending launch is counted when it is decided, so it does not count twice.
       if (data.decision === 'pending') return
-      // Not by `count`: a growing row is emitted again with its total count.
-      // A row of another release may have another code.
+      // A row counts once: a growing one is emitted again with its total `count`. A row of another release
+      // may have another code.
       const reason = data.reason === '' ? '' : (reasonCode(data.reason) ?? 'other')
       launches.inc({decision: data.decision, cause: data.cause, reason})
       if (reason === 'behind') behind.inc()

@@ -111,7 +111,7 @@ function watchEventLoop(registry: Registry): () => void {
   new Gauge({
     name: 'belfry_event_loop_lag_seconds',
     help: 'Event loop lag since the previous scrape: median, 99th percentile, maximum',
-    // Not `quantile`, which is reserved for summaries.
+    // The label is not `quantile`, which is reserved for summaries.
     labelNames: ['stat'],
     registers: [registry],
     collect() {

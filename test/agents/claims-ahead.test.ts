@@ -95,7 +95,7 @@ test('an agent releases only its own claims', async () => {
   const claims = [{key: {group, node, attempt}, token}]
   assert.deepEqual(await world.clock.finish(other.store.releaseClaims(claims)), [])
   assert.deepEqual(await world.statuses('far'), ['running'])
-  // Its next heartbeats neither lose the execution nor revoke a second claim of it.
+  // The next heartbeats of the agent neither lose the execution nor revoke a second claim of it.
   const released = await world.clock.finish(holder.store.releaseClaims(claims))
   assert.deepEqual(released.map(claimId), [claimId(claims[0]!)])
   assert.deepEqual(await world.statuses('far'), ['pending'])

@@ -56,7 +56,7 @@ describe('join tokens', {concurrency: 3}, () => {
       await next.program.exit
     }
 
-    // Its own token is revoked: the agent says so, and the join token does not bring it back.
+    // The agent logs that its own token is revoked, and the join token does not bring it back.
     const last = await anAgent(t, [server().url], {name: 'press-1', data: agent.data, flags})
     await server().ask('DELETE', `/acl/tokens/${own.accessor}`, undefined, headers)
     await until('the reason is logged', () => /revoked or has expired/.test(last.program.stderr()))

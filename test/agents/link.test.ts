@@ -165,7 +165,7 @@ test('without a server an agent retries with backoff for ever, and logs it once 
   assert.ok(far.link.disconnectedMs >= 60_000)
   await assert.rejects(clock.finish(far.claim('token-1')), StoreUnavailable)
   assert.match(far.reports[0]!, /^lost the connection to/)
-  // From here on, the agent's timers are the only ones.
+  // The agent's timers are the only ones from here on.
   world.nodes[0]!.crash()
   const before = clock.fired
   await clock.advance(3_600_000)

@@ -50,7 +50,8 @@ describe('an agent killed between a claim and the start', {concurrency: 2}, () =
       proxy.losesAnswers = true
       writeFileSync(go, '')
       await server.execution('waiting', isRunning)
-      // It claims as soon as a command ends; the result is safe only when it is on disk, and sent after that.
+      // The agent claims as soon as a command ends; the result is safe only when it is on disk, and sent
+      // after that.
       await server.execution('ending')
       agent.program.signal('SIGKILL')
       await agent.program.gone

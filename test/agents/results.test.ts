@@ -64,7 +64,7 @@ test('undelivered results survive a restart, complete and in order', async (t) =
   assert.deepEqual(first.left, [])
   await Promise.all([1, 2, 3].map((group) => first.results.keep(aFinish(group))))
   await first.results.delivered([aFinish(2)])
-  // Not closed: as after SIGKILL.
+  // The log is not closed, as after SIGKILL.
   const second = await ResultLog.open(directory, clock)
   assert.deepEqual(second.left, [aFinish(1), aFinish(3)])
   await second.results.delivered(second.left)

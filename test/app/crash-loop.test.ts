@@ -50,7 +50,7 @@ async function client(
       if (ran.status === 202)
         acknowledged.runs.push({job: name, group: Number(ran.headers.get('x-launch-id'))})
       if (count % 5 !== 4) continue
-      // Until the reply arrives, the state of the job is unknown.
+      // The state of the job is unknown until the reply arrives.
       acknowledged.stored.delete(name)
       const deleted = await server.ask('DELETE', `/jobs/${name}`)
       if (deleted.status === 200) acknowledged.deleted.add(name)

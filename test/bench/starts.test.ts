@@ -71,7 +71,7 @@ test('a server starts each planned command of the start lag section once', async
 
 test('the posix_spawn loop counts processes that it started and reaped', async (context) => {
   const loop = Link.start<typeof PosixLoop>(scratchOf(context), 'posix-loop.ts')
-  // Not available on musl and outside Linux.
+  // The fast method is not available on musl and outside Linux.
   if (!(await loop.ask('open', null))) return loop.end()
   const {count, perSecond} = await loop.ask('run', {parallel: 2, ms: 50})
   assert.ok(count >= 2 && perSecond > 0)

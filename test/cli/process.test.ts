@@ -166,7 +166,7 @@ test('a closed standard output is not a failure', async () => {
 /** Makes `bin/belfry.js` see an old Node version. */
 const seenAs = (version: string) =>
   `data:text/javascript,Object.defineProperty(process,'version',{value:'${version}'});`
-/** It cannot replace its process. */
+/** A release of Node.js that cannot replace its process. */
 const OLD_NODE = `${seenAs('v20.1.0')}delete process.execve`
 const EXEC_NODE = seenAs('v22.15.0')
 

@@ -297,7 +297,7 @@ describe('http', () => {
     )
     const byName = await run({url: `http://localhost:${main.port}/hello`}, denying)
     assert.match(byName.foot, /^localhost: .+ is denied on this node/)
-    // Not even the handshake: an open and a closed port must not differ.
+    // The handshake is denied too: an open and a closed port must not differ.
     for (const host of ['0.0.0.0', '0', '[::]', '[::ffff:0:0]'])
       assert.match(
         (await run({url: `http://${host}:${main.port}/hello`}, denying)).foot,

@@ -15,7 +15,7 @@ const executors = createExecutors({
   allowed: [],
   netAllow: [],
   netDeny: [],
-  // Longer than any test: what is left over after a kill -9 is not ended by the old helper's own KILL.
+  // Exceeds any test: what is left over after a kill -9 is not ended by the old helper's own KILL.
   killAfterMs: 60_000,
   drainMs: 200,
   spawn: 'auto',

@@ -285,7 +285,7 @@ function linkTo(path: string): string {
   }
 }
 
-/** From the helper's journal. */
+/** Pid of the helper, from its journal. */
 function helperOf(dataDir: string): number {
   const directory = join(dataDir, 'executions')
   const name = readdirSync(directory).find((each) => each.startsWith('journal-'))!

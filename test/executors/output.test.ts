@@ -136,7 +136,7 @@ for (const spawn of ['portable', 'auto'] as const) {
       )
       const stop = new AbortController()
       const ended = command.ended.finally(() => stop.abort())
-      // Longer than the drain deadline of 200 ms, spread over the life of the output.
+      // Reads that exceed the drain deadline of 200 ms, spread over the life of the output.
       for (let turn = 0; !stop.signal.aborted && turn < 1_000; turn++) {
         const callbacks = waiting
         waiting = []

@@ -72,7 +72,7 @@ test('a command that probably means something else is stored with a warning', ()
   }
   const fine = ['a', `a '|' b`, 'exits 7', 'echo exit', '/bin/cd x']
   for (const command of fine) assert.deepEqual(shellWarnings({command, shell: 'False'}), [])
-  // It is refused, so it is read as nothing.
+  // A refused word has no warning.
   assert.deepEqual(shellWarnings({command: 'a', shell: 'ja'}), [])
   for (const command of ['exit 7', 'a || b', 'set -o pipefail; a | b', 'a > b'])
     assert.deepEqual(shellWarnings({command, shell: 'true'}), [])

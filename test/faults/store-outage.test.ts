@@ -12,7 +12,7 @@ import {ClusterProcess} from '../../tools/faults/cluster-process.ts'
 import {Faults} from '../../tools/faults/faults.ts'
 import {AGENT_FLAGS, elapse} from '../../tools/faults/load.ts'
 
-/** Longer than the 25 s after which a reachable leader marks a node without heartbeats as failed. */
+/** Exceeds the 25 s after which a reachable leader marks a node without heartbeats as failed. */
 const LONG_AWAY_MS = 27_000
 const NODES = {server: ['north', 'east', 'west'], agent: ['agent-1']}
 

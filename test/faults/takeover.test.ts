@@ -8,7 +8,7 @@ import {elapse} from '../../tools/faults/load.ts'
 
 /** Less than what remains of a lease that was just renewed: 2.5 s, and margin for a busy machine. */
 const KILLED_WITHIN_MS = 4_500
-/** Longer than a closed connection would have to be seen, and shorter than the lease. */
+/** Exceeds the time for which a closed connection has to be seen, and is less than the lease. */
 const PAUSE_MS = 3_000
 
 /** Launches of the job, oldest first. */

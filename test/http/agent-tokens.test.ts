@@ -20,7 +20,7 @@ async function upgrade(api: Api, headers: Record<string, string> = {}) {
       resolve(response.statusCode ?? 0)
       response.destroy()
     })
-    // After an unexpected response too.
+    // Errors follow an unexpected response too.
     socket.on('error', () => resolve(0))
   })
   return {socket, status}
@@ -111,7 +111,7 @@ test('one token cannot take the places of all agents', async (t) => {
   for (let count = 0; count < 10; count += 1) assert.equal((await open(headers)).status, 101)
   assert.equal(spoken.readyState, spoken.OPEN)
 
-  // Its place is free again when a connection has ended.
+  // The place of a connection that has ended is free again.
   spoken.terminate()
   const again = await open(flood.headers)
   assert.equal(again.status, 101)

@@ -327,7 +327,7 @@ test('a multipart body that is a bomb is refused, and the connection stays usabl
   await survives(api)
 })
 
-/** Longer than any of these texts takes, and far shorter than a search that is exponential. */
+/** Exceeds the time of any of these texts, and is far less than that of an exponential search. */
 const MATCHING_MS_MAX = 2_000
 
 test('no text that is matched makes the server slow', async (t) => {

@@ -20,7 +20,7 @@ type Need =
   | 'store'
   /** Granted to the team. */
   | 'team list'
-  /** Not granted to the team. */
+  /** Access that the team does not have. */
   | 'cluster read'
   | 'cluster change'
   | 'management'
@@ -105,7 +105,10 @@ const ROUTES: Readonly<Record<string, Need>> = {
 /** Any token for the API may read these, whatever its policies. */
 const FOR_ANY: readonly string[] = ['GET /v1/openapi.json', 'GET /docs']
 
-/** Who may; the others get 403, and without a token 401. `team` owns team-a-*, `wide` has all of /v1/**. */
+/**
+ * Callers who may; the others get 403, and without a token 401. `team` owns team-a-*, `wide` has all of
+ * /v1/**.
+ */
 const MAY: Readonly<Record<Need, readonly string[]>> = {
   public: [
     'none',

@@ -295,7 +295,7 @@ test('next planned times, of a stored job and of a schedule preview', async (t) 
     paused: false,
     paused_until: null,
   })
-  // Its own times begin with the first that is not decided.
+  // Planned times of the job begin with the first that is not decided.
   const times = async (path: string) => (await api.get(path)).json.next as string[]
   assert.deepEqual(await times('/v1/jobs/n/next?from=2020-01-01&to=2026-03-03'), next.json.next)
   await api.post('/v1/jobs/n/toggle')

@@ -425,7 +425,7 @@ function parsed(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    // Not every reply is JSON.
+    // Some replies are not JSON.
     return undefined
   }
 }

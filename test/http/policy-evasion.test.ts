@@ -343,7 +343,7 @@ test('limits hold for an edit that leaves them as the administrator set them', a
   const file = upload([edited])
   const restore = {body: file.body, headers: {...file.headers, ...team.headers}}
   refused(await api.call('POST', '/v1/restore', restore), 'restore')
-  // To run it as it is does not choose anything.
+  // A run of the job as it is chooses nothing.
   assert.equal((await team.call('POST', '/v1/jobs/team-a-root/run')).status, 202)
   assert.equal(
     (await api.get('/v1/jobs/team-a-root', headers)).json.executor_config.command,
@@ -376,7 +376,7 @@ test('deny beats every other rule of the same length, over all policies of a tok
     [shown.headers['x-total-count'], shown.json.map(({name}: {name: string}) => name)],
     ['2', ['plain', 'secret-known']],
   )
-  // To run is one thing with two routes.
+  // Two routes run a job, with the same rule.
   for (const path of ['/v1/jobs/plain', '/v1/jobs/plain/run'])
     assert.equal((await both.call('POST', path)).status, 403, path)
 })

@@ -164,7 +164,7 @@ test('who may not read a secret can neither use it nor change a job that does', 
   for (const [method, path] of upserts) {
     assert.equal((await team.call(method, path, using('own'))).status, 201)
     assert.equal((await team.call(method, path, using('foreign'))).status, 403)
-    // Before the problem, so that a refusal does not tell which secrets exist.
+    // The 403 precedes the problem, so that a refusal does not tell which secrets exist.
     assert.equal((await team.call(method, path, using('unknown'))).status, 403)
   }
   assert.equal((await admin.call('POST', '/v1/jobs', using('foreign'))).status, 201)

@@ -51,7 +51,7 @@ describe('clients that hold connections', {concurrency: true}, () => {
         replyStalledMs: 600_000,
       },
     })
-    // It may take longer to open them all than the server keeps a silent client.
+    // Opening all connections may take longer than the server keeps a silent client.
     api.app.server.headersTimeout = 0
     const count = held(api)
     for (let opened = 0; opened < IDLE; opened += OPENED_AT_ONCE) {

@@ -8,7 +8,7 @@ import {faultyStore} from '../support/faulty-store.ts'
 import {type Api, Stream, startApi} from './harness.ts'
 import {ADMIN, definition, type LockedApi, startLockedApi, TEAM_A} from './tokens.ts'
 
-/** Longer than a change may take to reach what is open. */
+/** Exceeds the time in which a change must reach what is open. */
 const REACHES_MS = 5_000
 const DAY_MS = 86_400_000
 
@@ -258,7 +258,7 @@ test('lists, searches and counts show only what a token may read, page by page',
   const definitions = await client('definitions', {
     path: {'/v1/jobs/*': {capabilities: ['read']}, '/v1/busy': {capabilities: ['list']}},
   })
-  // Who may not list the executions of a job does not see their output here either.
+  // Callers who may not list the executions of a job do not see their output here either.
   assert.deepEqual((await definitions.call('GET', '/v1/busy')).json, [])
 })
 

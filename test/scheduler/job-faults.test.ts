@@ -110,7 +110,7 @@ describe('a job that cannot be decided', () => {
     const rows = [{...row, decision: 'missed'} as const]
     const due = {jobId, revision, expectedNextAt: nextAt!, nextAt, rows, forbid: false}
     const {term} = (await world.store.leader())!
-    // Its row is there before it is due, so each later one is refused.
+    // The row exists before it is due, so each later one is refused.
     await world.store.applyLaunches({term, dues: [{...due}], requests: []})
     leader.crash()
     await world.clock.advance(2 * MINUTE)

@@ -109,7 +109,7 @@ export class JobFixture {
     return this.with({startsAt, expiresAt})
   }
 
-  /** Its oldest undecided planned time. */
+  /** Sets the oldest undecided planned time. */
   due(nextAt: number): JobFixture {
     return this.stored({nextAt})
   }
@@ -312,7 +312,7 @@ export class NodeFixture {
     return this.with({status})
   }
 
-  /** Its process restarted: a new incarnation. */
+  /** The node as a new incarnation: its process restarted. */
   returned(incarnation: string): NodeFixture {
     return this.with({incarnation})
   }

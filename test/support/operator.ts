@@ -115,7 +115,7 @@ export class Operator {
     await this.#notify('launch')
   }
 
-  /** From now on, no node reaches the store; or all do again. */
+  /** No node reaches the store from now on; or all do again. */
   setOutage(isOutage: boolean): void {
     const last = this.#outages.at(-1)
     if (last !== undefined) last.to = Math.min(last.to, this.#now)

@@ -310,6 +310,7 @@ test('a comment that does not open with the thing it is about is found', () => {
     ['/** Of the last claim. */', 'Of'],
     ['/**\n * Whether it runs.\n */', 'Whether'],
     ['f() // As written', 'As'],
+    ['/** Its own times. */', 'Its'],
     ['f() // a call\n// One row a job,\n// for lists', 'One'],
   ] as const)
     expectFindings(checkHeads, [at('src/a.ts', code)], [new RegExp(`opens with "${word}"`)])

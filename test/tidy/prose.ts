@@ -64,7 +64,10 @@ export function checkProse(sources: readonly Source[]): readonly Finding[] {
 }
 
 /** Words that open a sentence before its noun. */
-const HEADLESS = /^(?:Of|As|By|Those|What|One|For|Whether|In|Without|Also)\b/
+const HEADLESS = new RegExp(
+  '^(?:Of|As|By|Those|What|One|For|Whether|In|With|Without|Also|Its|It|That|Who|Where|There|To|From|' +
+    'Beside|Below|Between|Before|After|Until|Since|Enough|Not)\\b',
+)
 
 /** Comments, and blocks of `//` lines, whose first word is not their subject. */
 export function checkHeads(sources: readonly Source[]): readonly Finding[] {
@@ -82,7 +85,7 @@ export function checkHeads(sources: readonly Source[]): readonly Finding[] {
 
 /** A Markdown page. */
 export interface Page {
-  /** From the root of the repository, with `/`. */
+  /** Path from the root of the repository, with `/`. */
   readonly path: string
   readonly text: string
 }

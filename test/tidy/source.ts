@@ -24,7 +24,7 @@ export interface Import {
 }
 
 export interface Source {
-  /** From the root of the repository, with `/`. */
+  /** Path from the root of the repository, with `/`. */
   readonly path: string
   readonly text: string
   readonly lines: readonly string[]

@@ -2,9 +2,9 @@
 import type {Cluster} from './cluster.ts'
 
 export interface Lags {
-  /** From the planned time to the transaction that launched it, in ms, for every planned time. */
+  /** Time from the planned time to the transaction that launched it, in ms, for every planned time. */
   readonly decidedMs: readonly number[]
-  /** From the planned time to the claim, after which the command is started, in ms. */
+  /** Time from the planned time to the claim, after which the command is started, in ms. */
   readonly startedMs: readonly number[]
 }
 

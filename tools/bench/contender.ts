@@ -119,7 +119,7 @@ async function forEach<Item>(
   }
   const clients = Array.from({length: CLIENTS}, () =>
     client().finally(() => {
-      // After a failure no other client starts a request.
+      // No other client starts a request after a failure.
       next = items.length
     }),
   )

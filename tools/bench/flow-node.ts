@@ -30,7 +30,7 @@ import {systemRandom} from '../../src/platform/random.ts'
 import {PLAIN_SPEC} from '../../test/support/fixtures.ts'
 
 const NODE = {id: 'id-of-bench', incarnation: 'first-incarnation'} as const
-/** Longer than any run, even with the clock advanced. */
+/** Exceeds any run, even with the clock advanced. */
 const LEASE_MS = 50 * 365 * 86_400_000
 const FRESH_MS = 10_000
 

@@ -5,9 +5,7 @@
 import {fork, type ChildProcess} from 'node:child_process'
 import type {Scratch} from './scratch.ts'
 
-/**
- * Longer than any request on a slow machine; a child that hangs fails its section, not the run.
- */
+/** Exceeds any request on a slow machine; a child that hangs fails its section, not the run. */
 const ANSWER_LIMIT_MS = 180_000
 
 interface Question {

@@ -33,7 +33,7 @@ export interface ServerChoice {
 export interface ServerFigures {
   /** Executions launched but not started. */
   readonly waiting: number
-  /** Since the previous reading. */
+  /** Event loop lag since the previous reading. */
   readonly loopLagP99Ms: number
   readonly loopLagMaxMs: number
   readonly residentMiB: number

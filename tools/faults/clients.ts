@@ -86,7 +86,7 @@ export class Clients {
     if (ran?.status === 202)
       this.#runs.push({job: name, group: Number(ran.headers.get('x-launch-id'))})
     if (turn % DELETES_EVERY !== 0) return
-    // Until the reply arrives, the job may or may not exist.
+    // The job may or may not exist until the reply arrives.
     this.#stored.delete(name)
     const deleted = await this.#ask(server, 'DELETE', `/jobs/${name}`)
     if (deleted?.status === 200) this.#deleted.add(name)

@@ -13,12 +13,13 @@ const DISTURBED_MS = 2_000
 export interface Cost {
   readonly fault: Fault
   /**
-   * From the fault of a leader to the first launch under a new term, ms; `null` = none before the next fault.
+   * Time from the fault of a leader to the first launch under a new term, ms; `null` = none before the next
+   * fault.
    */
   readonly takeoverMs: number | null
   /**
-   * From the fault (from its end, if it lasts) until everything planned before the next one had started, ms;
-   * 0 = no delay.
+   * Time from the fault (from its end, if it lasts) until everything planned before the next one had started,
+   * ms; 0 = no delay.
    */
   readonly recoveryMs: number
 }

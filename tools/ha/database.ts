@@ -76,7 +76,8 @@ export class Database {
 
   /** Rewinds the data to the point where it diverged from `primary`; then it can start as a standby. */
   async rewind(primary: Database): Promise<void> {
-    // Before 16 pg_rewind believes the control file, which knows of a promotion only after a checkpoint.
+    // The pg_rewind of releases before 16 believes the control file, which knows of a promotion only after a
+    // checkpoint.
     await primary.query('CHECKPOINT')
     const source = `host=127.0.0.1 port=${primary.port} user=${ROLE} dbname=postgres`
     await this.#run('pg_rewind', ['-D', this.#data, `--source-server=${source}`, '-R'])
@@ -99,7 +100,7 @@ export class Database {
       `${this.name} answers`,
       async () => {
         if (this.#keeper === null || this.#postmaster === undefined) return false
-        // Not ready yet is the expected answer here; `until` reports the last one if it never is.
+        // An answer "not ready yet" is expected here; `until` reports the last one if it stays.
         return await this.query('SELECT 1 AS here').catch(() => false)
       },
       START_WITHIN_MS,

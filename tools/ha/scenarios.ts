@@ -11,7 +11,7 @@ import {say, seconds, type Stage} from './stage.ts'
 const CALM_MS = 8_000
 /** Time that a failover manager takes to detect a dead primary, before it promotes. */
 const DETECTION_MS = 5_000
-/** Longer than any commit timeout of Belfry. */
+/** Exceeds any commit timeout of Belfry. */
 const GONE_MS = 20_000
 /** Belfry's share of a failover. */
 const RESUMED_WITHIN_MS = 5_000

@@ -56,7 +56,7 @@ export interface LinkOptions {
 
 /** Time from dialling until the server has replied to the hello. */
 const HANDSHAKE_MS = 5_000
-/** Longer than the deadline of the server's store: a slow store means a late reply. */
+/** Exceeds the deadline of the server's store: a slow store means a late reply. */
 const REPLY_TIMEOUT_MS = 30_000
 /** Interval between reports while there is no connection. */
 const REPORT_EVERY_MS = 60_000
@@ -80,7 +80,7 @@ export class AgentLink implements RpcClient {
   #reconnectTimer: Timer | null = null
   #waiting = new Set<(connection: Connection | null) => void>()
   #hasJoined = false
-  /** Since when there is no connection; `null` = not reported yet. */
+  /** Start of the time without a connection; `null` = not reported yet. */
   #lostAt: number | null = null
   #reportedAt = -Infinity
   #refusalReportedAt = -Infinity

@@ -60,7 +60,7 @@ export class Admission {
     const {node, status, joined} = hello
     const early = this.#otherCluster(hello) ?? grantRefusal(origin.caller, node)
     if (early !== null) return early
-    // Before its heartbeat, which is one of the node that it says it is.
+    // The token comes before the heartbeat: until it is checked, the agent may not be the node that it names.
     const unusable = joined ? await this.#useToken('tokenRefusal', hello, origin) : null
     if (unusable !== null) return unusable
     // An incarnation that was replaced must be refused, and must not replace the other in turn.

@@ -107,7 +107,7 @@ type Handler<Kind extends RequestKind> = (
 export class AgentSession {
   readonly #options: SessionOptions
   readonly #handlers: {readonly [Kind in RequestKind]: Handler<Kind>}
-  /** Its claims, as far as this server has seen: decides which agents to notify. */
+  /** Claims of the agent that this server has seen. They decide which agents to notify. */
   #running: Set<string>
   /**
    * Active claims, read before the agent builds its next list, and compared with that list. A later read
@@ -119,7 +119,7 @@ export class AgentSession {
   readonly #jobs = new Map<string, string>()
   /** Claims that it asked about and that are not active. */
   readonly #revoked = new Set<string>()
-  /** Where the next heartbeat continues to look up unconfirmed claims. */
+  /** Position at which the next heartbeat continues to look up unconfirmed claims. */
   #unconfirmedAt = 0
   /** Monotonic; earlier heartbeats have used the pace up to here. */
   #pacedUntil = -Infinity
@@ -286,7 +286,7 @@ export class AgentSession {
   }
 
   async #beat({status, ...claims}: RequestOf<'heartbeat'>) {
-    // Before the heartbeat is stored: by then some of these may have ended, and others started.
+    // Set before the heartbeat is stored: by then some of these may have ended, and others started.
     this.#running = new Set(claims.activeClaims.map(claimId))
     await this.#pace()
     let result = await this.#options.beat(status)

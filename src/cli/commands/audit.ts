@@ -90,7 +90,7 @@ function revisionsOf({revision_before: before, revision_after: after}: AuditEntr
   return `${before ?? 'new'} → ${after ?? 'deleted'}`
 }
 
-/** Below `belfry jobs`. */
+/** Commands below `belfry jobs`. */
 export function addHistoryCommands(jobs: Command, use: WithSession): void {
   jobs
     .command('history <name>')

@@ -22,7 +22,7 @@ type Fields = Readonly<Record<string, unknown>>
 const OWNER_ONLY = 0o600
 const NOTICE = '#'
 
-/** Below `belfry jobs`. */
+/** Command below `belfry jobs`. */
 export function addEditCommand(jobs: Command, use: WithSession): void {
   jobs
     .command('edit <name>')

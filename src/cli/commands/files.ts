@@ -85,7 +85,7 @@ function inWords(line: string): string {
   return done === undefined ? line : `${done} ${name}`
 }
 
-/** Enough to recognise another format. */
+/** Bytes from which another format is recognised. */
 const START_BYTES = 4096
 
 /** A file of jobs. Throws `CommandFailed` for a backup of a store, and for text in another format. */

@@ -14,7 +14,7 @@ const LAUNCHES_SHOWN = 20
 /** A leader decides most times within it; later is worth a look. */
 const LATE_MIN_MS = 1_000
 
-/** Below `belfry jobs`. */
+/** Command below `belfry jobs`. */
 export function addLaunchesCommand(jobs: Command, use: WithSession): void {
   jobs
     .command('launches <name>')

@@ -15,7 +15,7 @@ interface RangeOptions {
   readonly to?: string
 }
 
-/** Below `belfry jobs`. */
+/** Command below `belfry jobs`. */
 export function addNextCommand(jobs: Command, use: WithSession): void {
   const command = jobs.command('next <name>').description('Show the next planned times of a job')
   ranged(command).action(use(next))

@@ -9,7 +9,7 @@ import {printJson, type Session} from '../session.ts'
 import {status} from '../terminal.ts'
 import {endReason} from './launches.ts'
 
-/** Between two looks at the launch: a part of the time waited so far, within these bounds. */
+/** Interval between two requests for the launch: a part of the time waited so far, within these bounds. */
 const POLL_PART = 0.05
 const POLL_MIN_MS = 100
 const POLL_MAX_MS = 1_000

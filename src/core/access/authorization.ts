@@ -121,7 +121,10 @@ export class RuleSet {
     this.#lengths = [...lengths].toSorted((one, other) => other - one)
   }
 
-  /** Not only jobs: also the entries of tokens and policies in the audit log, for example. */
+  /**
+   * True if the caller reads everything: jobs, and the entries of tokens and policies in the audit log, for
+   * example.
+   */
   get readsAll(): boolean {
     return this.#readsAll
   }
@@ -138,7 +141,7 @@ export class RuleSet {
     return this.#executions
   }
 
-  /** There may be a job that may be created or changed. */
+  /** True if the caller may create or change some job. */
   get storesJobs(): boolean {
     return this.#filter(JOB, ['create', 'update'])?.some(({shown}) => shown) ?? true
   }

@@ -109,7 +109,7 @@ const BEGIN: Readonly<Record<LaunchFacts['cause'], (at: string) => string>> = {
   parent: (at) => `It was due at ${at}, when its parent succeeded`,
 }
 
-/** From the first start to the last end; `null` = it never started, or runs. */
+/** Time from the first start to the last end; `null` = it never started, or runs. */
 function lengthOf(executions: readonly ExecutionFacts[]): number | null {
   const starts = executions.flatMap(({startedAt}) => (startedAt === null ? [] : [startedAt]))
   const ends = executions.flatMap(({finishedAt}) => (finishedAt === null ? [] : [finishedAt]))

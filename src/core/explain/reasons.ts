@@ -319,7 +319,7 @@ function actorName(actor: string): string {
   return actor === 'belfry' ? capitalised(actor) : actor
 }
 
-/** Since when a launch is open, and on which nodes. */
+/** Start of an open launch, and its nodes. */
 function openOn(related: RelatedLaunch, words: Words): string {
   const {decidedAt, scheduledAt} = related.launch
   const nodes = nodesOf(related)

@@ -7,7 +7,7 @@ import {bitsBelow, countBits, nextBit, previousBit} from '../../lib/bit-set.ts'
 import {civilOf, dayNumberOf, daysInMonth, SUNDAY, SATURDAY, weekdayOf} from './calendar.ts'
 import type {Field} from './cron-field.ts'
 
-/** After 400 years the calendar repeats: a day not found within as many months does not exist. */
+/** The calendar repeats after 400 years: a day not found within as many months does not exist. */
 const MONTHS_SEARCHED_MAX = 400 * 12
 
 const MONTHS_A_YEAR = 12

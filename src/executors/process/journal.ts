@@ -32,7 +32,7 @@ export interface JournalEntry {
 }
 
 export class Journal {
-  /** Not ended. The pid is 0 until it is written. */
+  /** Executions that have not ended. The pid is 0 until it is written. */
   readonly #running = new Map<string, JournalEntry>()
   /** Started, and not written yet. */
   readonly #started = new Map<string, {readonly pid: number; readonly startTime: () => number}>()

@@ -95,7 +95,7 @@ export interface CommandEnd {
   readonly memoryBytes: number
   /** The output was closed while another process still held it open. */
   readonly cut: boolean
-  /** Since the process was started; 0 = it was not. */
+  /** Time since the start of the process; 0 = it was not started. */
   readonly ranMs: number
 }
 

@@ -14,7 +14,7 @@ declare module 'fastify' {
   interface FastifyContextConfig extends Partial<RouteDescription> {}
 
   interface FastifyRequest {
-    /** Not `null` in the handler of a route that is not public. */
+    /** Set in the handler of every route that is not public. */
     principal: Principal | null
     /** Set where the audit log names who made a change. */
     actor: Actor | null

@@ -33,7 +33,7 @@ export class EventStreams {
   readonly #access: Pick<AccessTable, 'current'>
   readonly #streams: OpenStreams
   readonly #open = new Map<Readable, Principal>()
-  /** Not `null` while streams are open. */
+  /** Set while streams are open. */
   #unsubscribe: (() => void) | null = null
 
   constructor(

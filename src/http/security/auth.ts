@@ -51,7 +51,7 @@ export function authRequestOf(
 export interface AuthenticatorOptions {
   readonly nodeName: string
   readonly access: Pick<AccessTable, 'find' | 'findSession' | 'isLocked' | 'refresh'>
-  /** Not `null` = the server itself speaks TLS. */
+  /** Set if the server itself speaks TLS. */
   readonly tls: object | null
   readonly allowHosts: readonly string[]
   /** Other web sites whose pages may use the API, as browsers send them in `Origin`. */

@@ -47,7 +47,7 @@ interface Pipeline {
   started: number
   /** True if a started request may change something. */
   isChanging: boolean
-  /** Not passed to the handler yet, oldest first. */
+  /** Requests that the handler has not received yet, oldest first. */
   readonly waiting: Exchange[]
 }
 
@@ -58,7 +58,7 @@ export class Connections {
   readonly #places: Places
   /** Keys: the socket, and with TLS also the one above it, which requests have. */
   readonly #placeOf = new WeakMap<Duplex, Place>()
-  /** Before the TLS handshake has ended, by `endpointsOf`. */
+  /** Places of connections whose TLS handshake has not ended, by `endpointsOf`. */
   readonly #handshakes = new Map<string, Place>()
   /** Keys: the socket of the requests. */
   readonly #pipelines = new Map<Socket, Pipeline>()

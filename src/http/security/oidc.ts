@@ -55,7 +55,7 @@ export class SignInFailed extends Error {
 }
 
 export interface StartedSignIn {
-  /** Where the browser goes. */
+  /** Page of the provider to which the browser is redirected. */
   readonly url: string
   readonly cookie: string
 }

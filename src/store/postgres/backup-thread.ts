@@ -16,7 +16,7 @@ export interface BackupData {
 /** `null` = the backup is complete and on the disk; else why it was not written. */
 export type FromBackup = string | null
 
-/** Beside this file, with the same extension: it runs from source or compiled. */
+/** Worker beside this file, with the same extension: from source or compiled. */
 const ENTRY = new URL(
   `./backup-worker${import.meta.url.slice(import.meta.url.lastIndexOf('.'))}`,
   import.meta.url,

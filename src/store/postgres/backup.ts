@@ -55,7 +55,7 @@ async function copyInto(backup: Connection, session: Session): Promise<void> {
   await session.run('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY')
   backup.execute('BEGIN IMMEDIATE')
   for (const table of tablesOf(backup)) await copyTable(backup, session, table)
-  // After the tables: a number taken meanwhile may be skipped, but none is used again.
+  // Sequences follow the tables: a number taken meanwhile may be skipped, but none is used again.
   for (const name of SEQUENCES) {
     const [row] = await session.rows(
       `SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS last FROM ${name}_numbers`,

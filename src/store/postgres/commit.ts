@@ -295,7 +295,7 @@ async function runEntry(
     results.push(await tx.run(entry, queryOf))
     return null
   } catch (error) {
-    // After an error of an earlier statement, this one only says that the transaction has failed.
+    // The error of an earlier statement counts: this one then only says that the transaction has failed.
     return refusalOf((await tx.unawaitedError()) ?? {owner: entry, error})
   }
 }

@@ -14,7 +14,7 @@ import {Session, type SessionKind} from './connection.ts'
 import {NoPrimary, reasonOf} from './errors.ts'
 import {type Address, describeAddress, describeHost, type Host} from './url.ts'
 
-/** After the first primary answers, a newer one has this long to answer; a healthy server needs less. */
+/** Time for a newer primary to answer after the first one; a healthy server needs less. */
 const NEWER_PRIMARY_WAIT_MS = 500
 
 const TAKES_NO_WRITES =

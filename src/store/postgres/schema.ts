@@ -21,7 +21,10 @@ const OLDEST_VERSION = 140_000
 const MIGRATION_LIMIT_MS = 600_000
 /** Longest wait for a table, which others queue behind; shorter than their own timeouts. */
 const TABLE_WAIT_MS = 500
-/** Between two tries the others catch up. All tries together outlast all but a long dump of the database. */
+/**
+ * Pause between two tries, in which the others catch up. All tries together outlast all but a long dump of
+ * the database.
+ */
 const TRY_AGAIN_SECONDS = 2
 const TRIES_MAX = 60
 /** A server that stalls during a migration blocks every other start; the database ends its session. */

@@ -6,7 +6,7 @@ import type {Slice} from '../../ports/page.ts'
 import {PAGE_ROWS_MAX} from '../../wire/query.ts'
 import type {Query, Transaction} from './query.ts'
 
-/** Longer than any healthy answer, short enough for a person and for a client's own timeout. */
+/** Exceeds any healthy answer, and is short enough for a person and for a client's own timeout. */
 export const DEADLINE_MS = 5_000
 /** Lists without an end, or of more than a page: all jobs, or all executions of one. */
 export const LONG_READ_MS = 30_000
@@ -87,8 +87,8 @@ export interface WriteMethod<Input extends readonly unknown[], Result> {
    */
   readonly hasReceipt: boolean
   /**
-   * Its statements may take longer than those of other writes. The leader skips rows it locks; finishes of
-   * its jobs are rejected and retried until it is done.
+   * A long write: its statements may take longer than those of others. The leader skips rows it locks;
+   * finishes of its jobs are rejected and retried until it is done.
    */
   readonly isLong: boolean
   /** Computes for long between two statements. */

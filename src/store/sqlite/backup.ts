@@ -58,7 +58,7 @@ export async function writeBackup(source: Connection, target: string): Promise<v
   }
 }
 
-/** Beside this file, with the same extension: it runs from source or compiled. */
+/** Worker beside this file, with the same extension: from source or compiled. */
 const CHECK_ENTRY = new URL(
   `./check-worker${import.meta.url.slice(import.meta.url.lastIndexOf('.'))}`,
   import.meta.url,

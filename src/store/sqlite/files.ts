@@ -137,7 +137,7 @@ export function migratedMarker(dataDir: string): string {
   return join(dataDir, 'belfry.moved')
 }
 
-/** Where the store has moved to, or `null`. Throws when the marker cannot be read. */
+/** Place to which the store has moved, or `null`. Throws when the marker cannot be read. */
 export function migratedTo(dataDir: string): string | null {
   return readIfExistsSync(migratedMarker(dataDir))?.split('\n')[0] ?? null
 }

@@ -112,7 +112,7 @@ export class FileReader implements Reader {
     if (this.#opened === LONG_READS_MAX)
       return new Promise((resolve) => this.#waiting.push(resolve))
     const connection = new Connection(this.#file, {readOnly: true})
-    // After the open: one that fails, as without file descriptors, must not take a place.
+    // Counted after the open: one that fails, as without file descriptors, must not take a place.
     this.#opened += 1
     return Promise.resolve(connection)
   }

@@ -7,7 +7,7 @@ import {decodeAnswers, type WriteRequest} from './engine.ts'
 import type {SchemaResult} from './schema.ts'
 import type {FromWriter, ToWriter, WriterData} from './writer-worker.ts'
 
-/** Beside this file, with the same extension: it runs from source or compiled. */
+/** Worker beside this file, with the same extension: from source or compiled. */
 const ENTRY = new URL(
   `./writer-worker${import.meta.url.slice(import.meta.url.lastIndexOf('.'))}`,
   import.meta.url,

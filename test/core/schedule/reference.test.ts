@@ -73,7 +73,7 @@ function checkAgainstReference(grain: 'second' | 'minute', lengthMs: number, run
     const near = Temporal.Instant.from(transition).epochMilliseconds
     const start = fc.integer({min: -Math.round(lengthMs / MINUTE_MS), max: 5})
     const property = fc.property(cronCase(zone, days, grain), start, (example, minutes) => {
-      // Where offsets have seconds, the minutes of the wall clock lie between those of UTC.
+      // Offsets with seconds put the minutes of the wall clock between those of UTC.
       const from = near + minutes * MINUTE_MS
       const grainMs = grain === 'minute' && near % MINUTE_MS === 0 ? MINUTE_MS : SECOND_MS
       const until = from + (grainMs === SECOND_MS ? Math.min(lengthMs, HOUR_MS / 4) : lengthMs)

@@ -59,7 +59,7 @@ function instantOf(text: string, zone: string): number {
   return instant.epochMilliseconds
 }
 
-/** With the precision of the expected text: an offset or seconds only where it has them. */
+/** The wall time with the precision of the expected text: an offset or seconds only where it has them. */
 function wallOf(instant: number, zone: string, like: string): string {
   const zoned = Temporal.Instant.fromEpochMilliseconds(instant).toZonedDateTimeISO(zone)
   const precise = /\./.test(like) ? 'millisecond' : /T..:..:/.test(like) ? 'second' : 'minute'

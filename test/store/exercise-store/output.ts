@@ -106,7 +106,7 @@ export function outputCases(when: Case): void {
       assert.deepEqual(await parts(large), [letters(0, START_BYTES), largeTail, true])
       assert.equal((await view(scene, large, 290_000)).text, largeTail)
       await scene.end(large, 'succeeded', {offset: 300_000})
-      // After a gap: the node sends the start.
+      // The node sends the start after a gap.
       await scene.end(pieces, 'succeeded', {offset: total})
       const flood = await start(scene)
       await append(scene, flood, 0, letters(0, 5))

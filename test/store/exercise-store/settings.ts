@@ -136,7 +136,7 @@ export function settingsCases(when: Case): void {
     const {nextAt} = await scene.submit('first', daily)
     const bad = await scene.submit('bad', daily)
     await scene.submit('last', daily)
-    // Its row for the time that is due is there already.
+    // The row for the time that is due exists already.
     await scene.decide(bad, [aRow(nextAt!, 'launched')], nextAt)
     scene.advance(3 * HOUR)
     await store.setTimezone('Asia/Tokyo')

@@ -196,7 +196,7 @@ export function tokensCases(when: Case): void {
       [own!.kind, own!.agent],
       ['agent', {limits, node: {id: 'p-id', name: 'p1'}, usesLeft: null}],
     )
-    // Who has the join token too gets neither its identity nor its name.
+    // Another holder of the join token gets neither its identity nor its name.
     const taken = {why: 'other_token', token: 'fleet p1'}
     assert.deepEqual(await issue('p-id', 'p1', 'stolen'), taken)
     assert.deepEqual(await issue('q-id', 'p1'), taken)

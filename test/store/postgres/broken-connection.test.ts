@@ -265,7 +265,7 @@ describe('a database server', () => {
       const renewed = scene.store.renewLease({term, holder: 'holder-1', ttlMs: 6_000})
       assert.equal(await renewed, true)
       await other.store.totals()
-      // After a reconnect it notifies every topic, for the notifications it missed.
+      // A reconnect notifies every topic, for the notifications that were missed.
       await notified
       await wakeup.close()
       await other.store.close()

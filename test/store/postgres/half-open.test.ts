@@ -29,7 +29,7 @@ test('a server that is cut off during a deletion blocks neither launches nor oth
     const far = await openAt(url.replace(`:${postgres.port}`, `:${proxy.port}`))
     const holder = await hold(`SELECT FROM jobs WHERE id = ${id} FOR UPDATE`)
     const deleting = assert.rejects(far.store.deleteJob('a', null), StoreUnavailable)
-    // It has locked all definitions and the launch, and waits for the lock of the job.
+    // The delete has locked all definitions and the launch, and waits for the lock of the job.
     await waiting(1)
     proxy.isSilent = true
     await holder.release()
@@ -52,7 +52,7 @@ test('a server that is cut off during a deletion blocks neither launches nor oth
     }
     assert((await second.launch('a', group)) !== null)
     assert(performance.now() - cutAt < FREE_WITHIN_MS)
-    // It fails by itself after the deadline for a reply.
+    // The delete fails by itself after the deadline for a reply.
     await proxy.close()
     await deleting
     await far.store.close()

@@ -31,7 +31,7 @@ describe('the leader', () => {
       const request = {term, dues: [launching(held), launching(free)], requests: []}
       const applied = await first.applyLaunches(request)
       assert.deepEqual(applied.dues, ['conflict', 'applied'])
-      // It did not wait for the lock of the job.
+      // The leader did not wait for the lock of the job.
       await waiting(1)
       await holder.release()
       assert.equal((await deleting).kind, 'deleted')

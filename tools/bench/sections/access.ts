@@ -13,7 +13,7 @@ const TOKENS = 1_000
 const POLICIES = 200
 /** The most that one token can have. */
 const POLICIES_OF_TOKEN = 16
-/** Enough that the unit of processor time, 10 ms, does not matter. */
+/** Repetitions that make the unit of processor time, 10 ms, negligible. */
 const REQUESTS = 4_000
 const WARM_UP_REQUESTS = 2_000
 const RATIO_MAX = 1.1

@@ -7,7 +7,7 @@ import {fence} from '../cluster/lease.ts'
 import {all, one, type Query, sendEach, type Transaction} from '../query.ts'
 import {tooOldAt} from '../cluster/standstill.ts'
 
-/** Its definition is one of the last of a live job. The value is `keepRevisions`. */
+/** True for an entry whose definition is one of the last of a live job. The value is `keepRevisions`. */
 const IS_NEEDED = `EXISTS
   (SELECT 1 FROM jobs j WHERE j.id = audit.job_id AND j.deleted_at IS NULL
     AND audit.revision_before >= j.revision - ?)`

@@ -203,7 +203,7 @@ export function* deleteToken(
   return tokenOf(row)
 }
 
-/** Not a change: the revision stays. */
+/** A use is not a change: the revision stays. */
 export function* recordTokenUse(tx: Transaction, uses: readonly RecordedUse[]): Query<void> {
   const inOrder = uses.toSorted((a, b) => (a.accessor < b.accessor ? -1 : 1))
   yield* sendEach(

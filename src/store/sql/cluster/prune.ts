@@ -79,7 +79,7 @@ function* someLaunched({after, jobLimit}: PruneRequest): Query<Piece> {
     [after, jobLimit],
   )
   const jobs = [...new Set(rows.map((row) => row.job_id))]
-  // Not joined: PostgreSQL could read all jobs for each launch.
+  // A join could make PostgreSQL read all jobs for each launch.
   const live = yield* oneEach(
     `SELECT 1 AS found FROM jobs WHERE id = ? AND deleted_at IS NULL`,
     jobs.map((id) => [id]),

@@ -25,7 +25,7 @@ export function* pausedSinceRestore(_tx: Transaction): Query<PausedSinceRestore 
   return (yield* metaValue(FIRING_PAUSED)) as PausedSinceRestore | null
 }
 
-/** Where the tables of a store are, to notice that it was put back from a copy. */
+/** Place of the tables of a store, to notice that it was put back from a copy. */
 export interface Place {
   readonly engine: 'sqlite' | 'postgres'
   /** Differs between a store and its copy; `null` = unknown. */

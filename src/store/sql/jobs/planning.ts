@@ -32,7 +32,7 @@ export function* replan(
 ): Query<number | null> {
   yield* fence(tx, term)
   if ((yield* metaValue(ZONE_DATA)) === zoneData) return null
-  // Not locked: nearly all stay as they are, and some may be locked for long.
+  // Rows are not locked: nearly all stay as they are, and some may be locked for long.
   const rows = yield* all<JobRow>(
     `${SELECT_JOB} WHERE j.id > ? AND j.deleted_at IS NULL AND j.disabled = 0 AND j.parent = ''
       ORDER BY j.id LIMIT ?`,
@@ -41,7 +41,7 @@ export function* replan(
   const {zone, progress} = yield* zoning()
   const plannedTo = progress === null ? Infinity : progress.after
   const moved = readableJobs(rows, jobOf).jobs.flatMap((job) => {
-    // After a change of the default zone, `planZone` plans it, with the same data.
+    // `planZone` plans it after a change of the default zone, with the same data.
     if (job.id > plannedTo && !hasOwnZone(job.spec)) return []
     const nextAt = replanned(job, tx.now, zone)
     return nextAt === job.nextAt ? [] : [[nextAt, job.id, job.revision, job.nextAt ?? NONE]]

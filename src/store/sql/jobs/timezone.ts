@@ -29,7 +29,7 @@ export function* setTimezone(tx: Transaction, zone: string, actor: Actor = BELFR
   const from = yield* timezone()
   if (from === zone) return from
   yield* changeSettings(tx)
-  // Until this change, a job that an earlier one has not reached yet has the planned times of that one.
+  // A job that an earlier change has not reached yet has the planned times of that change until this one.
   const {changes} = yield* zoning()
   const progress: ZoneProgress = {
     at: tx.now,

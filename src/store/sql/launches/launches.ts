@@ -100,7 +100,7 @@ type Result = Awaited<ReturnType<LeaderStore['applyLaunches']>>
 export function* applyLaunches(tx: Transaction, request: Request): Query<Result> {
   const [, revision, dueJobs, pending, pendingJobs] = yield* together(
     fence(tx, request.term),
-    // After the fence, which waits for a pause that is being stored.
+    // The revision is read after the fence, which waits for a pause that is being stored.
     settingsRevision(),
     lockJobsIfFree(
       tx,

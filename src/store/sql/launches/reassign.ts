@@ -66,7 +66,7 @@ export function* loadStuck(
   const {rows, next} = yield* stuckRows(tx, request)
   const groups = rows.map((row) => [row.group_id])
   const jobs = yield* loadJobs(rows.map((row) => row.job_id))
-  // Not joined: with a long history the planner would read all launches from the first one on.
+  // A join would make the planner read all launches of a long history, from the first one on.
   const launches = yield* oneEach<Pick<LaunchRow, 'cause' | 'scheduled_at'>>(
     `SELECT cause, scheduled_at FROM launches WHERE group_id = ?`,
     groups,
