@@ -63,7 +63,7 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
   const access = new AccessTable({
     ...parts,
     store: forClients,
-    executors: parts.executors.all,
+    traits: {executors: parts.executors.all, processors: parts.processors.all},
     token: config.token,
     personOwnerPrefix: oidc?.owners,
   })

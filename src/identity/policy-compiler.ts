@@ -3,7 +3,7 @@
  * with the same policies share the result, also after a reload.
  */
 import {NO_RULES, type PolicyRules, RuleSet} from '../core/access/authorization.ts'
-import {type ExecutorTraits, READ_EVERYTHING, readRules} from '../core/access/policy.ts'
+import {type DefinitionTraits, READ_EVERYTHING, readRules} from '../core/access/policy.ts'
 import type {Policy, TokenRecord} from '../ports/token-store.ts'
 
 interface Parsed {
@@ -18,13 +18,13 @@ interface Compiled {
 }
 
 export class PolicyCompiler {
-  readonly #executors: readonly ExecutorTraits[]
+  readonly #traits: DefinitionTraits
   #policies: ReadonlyMap<string, Parsed> = new Map()
   #compiled = new Map<string, Compiled>()
   #before: ReadonlyMap<string, Compiled> = new Map()
 
-  constructor(executors: readonly ExecutorTraits[]) {
-    this.#executors = executors
+  constructor(traits: DefinitionTraits) {
+    this.#traits = traits
   }
 
   load(policies: readonly Policy[]): void {
@@ -53,7 +53,7 @@ export class PolicyCompiler {
         ? before
         : {
             from,
-            rules: new RuleSet(from, this.#executors, policies.includes(READ_EVERYTHING)),
+            rules: new RuleSet(from, this.#traits, policies.includes(READ_EVERYTHING)),
           }
     this.#compiled.set(key, compiled)
     return compiled.rules

@@ -11,14 +11,14 @@ import type {Events} from '../ports/events.ts'
 import type {Clock, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
 import type {AccessSnapshot, SessionOwner, SessionTerms} from '../ports/token-store.ts'
-import type {ExecutorTraits} from '../core/access/policy.ts'
+import type {DefinitionTraits} from '../core/access/policy.ts'
 import {PolicyCompiler} from './policy-compiler.ts'
 
 export interface AccessOptions {
   /** The facade for clients: its calls have deadlines. */
   readonly store: Pick<Store, 'access' | 'accessRevision' | 'recordTokenUse'>
-  /** All executors that there are: policies limit them. */
-  readonly executors: readonly ExecutorTraits[]
+  /** Policies limit the executors and processors of a job. */
+  readonly traits: DefinitionTraits
   readonly clock: Clock
   readonly wakeup: Wakeup
   readonly events: Events
@@ -118,8 +118,8 @@ export class AccessTable implements Service {
 
   constructor(options: AccessOptions) {
     this.#options = options
-    const {clock, events, token, executors} = options
-    this.#compiler = new PolicyCompiler(executors)
+    const {clock, events, token, traits} = options
+    this.#compiler = new PolicyCompiler(traits)
     this.#configured = configuredBy(token)
     this.#loop = new Loop({
       clock,

@@ -3,6 +3,7 @@
  * only the stored tail. Each is a file in `processors/`, a line in its registry and a section in
  * docs/reference/processors.md.
  */
+import type {ProcessorTraits} from '../core/access/policy.ts'
 import type {StringMap} from '../core/job.ts'
 import type {Run} from './executor.ts'
 
@@ -22,8 +23,8 @@ export interface ProcessorStream {
   end(end: {readonly outcome: string; readonly exitCode: number | null}): Promise<string>
 }
 
-export interface Processor {
-  readonly name: string
+/** Traits say how policies judge its jobs. */
+export interface Processor extends ProcessorTraits {
   /** Names of the parameters. */
   readonly parameters: readonly string[]
   /** Problems reject the job (400). Each names the parameter, the cause and the fix. */

@@ -37,6 +37,7 @@ export function createFilesProcessor(options: FilesOptions): Processor {
   return {
     name: 'files',
     parameters: PARAMETERS,
+    fileParameters: ['log_dir'],
     check: (config) => check(config, options),
     open: (request) => openFile(request, options, onDirectory),
   }

@@ -29,6 +29,7 @@ export function createLogProcessor(options: LogOptions): Processor {
   return {
     name: 'log',
     parameters: PARAMETERS,
+    fileParameters: [],
     check: (config) => checkCommon(PARAMETERS, config),
     open: (request) => openLog(request, options),
   }

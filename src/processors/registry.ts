@@ -37,6 +37,7 @@ const LOCAL_SYSLOG_SOCKETS: Readonly<Partial<Record<NodeJS.Platform, string>>> =
 }
 
 export interface ProcessorRegistry {
+  readonly all: readonly Processor[]
   /** `null` when there is no such processor. */
   get(name: string): Processor | null
   /** Names in alphabetical order. */
@@ -62,6 +63,7 @@ export function createProcessors(options: ProcessorOptions): ProcessorRegistry {
   ]
   const byName = new Map(all.map((processor) => [processor.name, processor]))
   return {
+    all,
     get: (name) => byName.get(name) ?? null,
     names: () => [...byName.keys()].toSorted(),
   }

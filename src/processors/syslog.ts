@@ -39,6 +39,7 @@ export function createSyslogProcessor(options: SyslogOptions): Processor {
   return {
     name: 'syslog',
     parameters: PARAMETERS,
+    fileParameters: [],
     check: (config) => checkCommon(PARAMETERS, config),
     open: (request) =>
       options.syslogUrl === null ? openLocal(request, options) : openRemote(request, options),

@@ -36,7 +36,7 @@ import type {Store} from '../../src/ports/store.ts'
 import {openMemoryStore} from '../../src/store/sqlite/store.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {clientStoreOf} from '../support/client-store.ts'
-import {EXECUTOR_TRAITS} from '../support/executor-traits.ts'
+import {DEFINITION_TRAITS} from '../support/definition-traits.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
 import {TestWakeup} from '../support/test-wakeup.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
@@ -138,7 +138,7 @@ export class Api {
     this.access = new AccessTable({
       ...this.#parts,
       store: this.clients,
-      executors: EXECUTOR_TRAITS,
+      traits: DEFINITION_TRAITS,
       token,
       personOwnerPrefix: oidc?.owners,
     })

@@ -348,7 +348,12 @@ test('sessions of people are accepted only while their provider is configured', 
   const {accessor} = (await api.store.sessions())[0]!
   const acceptedWith = async (personOwnerPrefix: string | undefined) => {
     const parts = {store: api.store, clock: api.clock, events: api.events, wakeup: api.wakeup}
-    const table = new AccessTable({...parts, executors: [], token: null, personOwnerPrefix})
+    const table = new AccessTable({
+      ...parts,
+      traits: {executors: [], processors: []},
+      token: null,
+      personOwnerPrefix,
+    })
     await table.refresh()
     return [table.principal(accessor) !== null, table.isLocked]
   }

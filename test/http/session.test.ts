@@ -260,7 +260,7 @@ test('a use on one server keeps the session open on the others', async (t) => {
   const {locked, api, headers} = await start(t)
   const parts = {store: api.store, clock: api.clock, events: api.events, wakeup: api.wakeup}
   const {cookie} = await signedIn(locked, headers)
-  const other = new AccessTable({...parts, executors: [], token: ADMIN})
+  const other = new AccessTable({...parts, traits: {executors: [], processors: []}, token: ADMIN})
   await other.refresh()
   other.start()
   t.after(() => other.stop())
@@ -298,7 +298,7 @@ test('sessions of a configured token are not accepted after it was changed', asy
   const {accessor} = (await api.store.sessions())[0]!
   const acceptedWith = async (token: string | null) => {
     const parts = {store: api.store, clock: api.clock, events: api.events, wakeup: api.wakeup}
-    const table = new AccessTable({...parts, executors: [], token})
+    const table = new AccessTable({...parts, traits: {executors: [], processors: []}, token})
     await table.refresh()
     return {accepted: table.principal(accessor) !== null, locked: table.isLocked}
   }

@@ -38,6 +38,7 @@ function anExecutionRun(
   const processorOf = (name: string): Processor => ({
     name,
     parameters: [],
+    fileParameters: [],
     check: () => [],
     open: async ({run}) => {
       opened.push(run)

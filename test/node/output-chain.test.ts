@@ -18,6 +18,7 @@ function aProcessor(
   const processor: Processor & {seen: string[]} = {
     name,
     parameters: [],
+    fileParameters: [],
     check: (config) => (config['forward'] === 'bad' ? ['forward is bad'] : []),
     open: async () => {
       await stream.open?.()

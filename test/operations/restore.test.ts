@@ -1,7 +1,7 @@
 /** Restore of a file: one at a time, so that the memory for definitions is bounded. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {EXECUTOR_TRAITS} from '../support/executor-traits.ts'
+import {DEFINITION_TRAITS} from '../support/definition-traits.ts'
 import {BELFRY} from '../../src/core/audit.ts'
 import {NO_RULES, RuleSet} from '../../src/core/access/authorization.ts'
 import {readRules} from '../../src/core/access/policy.ts'
@@ -14,7 +14,7 @@ test('a token that may store no job is refused before its file is read', async (
   const {restore} = createRestore({store} as unknown as OperationsContext)
   const reader = readRules(JSON.stringify({path: {'/v1/**': {capabilities: ['read', 'list']}}}))
   assert(reader.ok)
-  for (const rules of [NO_RULES, new RuleSet([{name: 'reader', ...reader}], [])]) {
+  for (const rules of [NO_RULES, new RuleSet([{name: 'reader', ...reader}], DEFINITION_TRAITS)]) {
     const caller = {...LOCAL, kind: 'client', rules} as const
     const openFile = () => assert.fail('the file is not opened')
     const call = {caller, actor: BELFRY, disabled: false, openFile}
@@ -46,7 +46,7 @@ test('a second restore is refused until the first has ended, also if that fails'
   // A client with a slow upload does not keep the administrator waiting, nor the other way round.
   const policy = readRules(JSON.stringify({path: {'/v1/jobs/team-*': {capabilities: ['update']}}}))
   assert(policy.ok)
-  const rules = new RuleSet([{name: 'team', ...policy}], EXECUTOR_TRAITS)
+  const rules = new RuleSet([{name: 'team', ...policy}], DEFINITION_TRAITS)
   const team = {...LOCAL, kind: 'client', rules} as const
   assert.deepEqual(await restore({...call, caller: team, openFile: async () => file()}), {
     lines: [],

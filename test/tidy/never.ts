@@ -16,6 +16,9 @@ const NEVER_IMPORTED: readonly (readonly [place: RegExp, module: RegExp, why: st
   ],
 ]
 
+/** Names of executors and processors: a decision about them is a trait. */
+const ADAPTERS: ReadonlySet<unknown> = new Set(['shell', 'http', 'files', 'log', 'syslog'])
+
 /** Statements that break a rule of their folder. */
 export function checkNever(sources: readonly Source[]): readonly Finding[] {
   return sources.flatMap((source) => {
@@ -28,6 +31,8 @@ export function checkNever(sources: readonly Source[]): readonly Finding[] {
       walk(source.tree, (node) => {
         if (node['async'] === true || node.type === 'AwaitExpression')
           add(node.loc.start.line, 'core decides without promises')
+        if (node.type === 'StringLiteral' && ADAPTERS.has(node['value']))
+          add(node.loc.start.line, 'core names no executor or processor')
       })
     if (source.path.startsWith('src/ports/'))
       for (const statement of source.tree['body'] as readonly Node[])

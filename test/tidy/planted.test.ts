@@ -205,6 +205,8 @@ test('names that say nothing are found', () => {
 const NEVER: readonly (readonly [path: string, code: string, wrong: RegExp | null])[] = [
   ['src/core/job.ts', 'export async function a() {}', /core decides without promises/],
   ['src/core/job.ts', 'export const a = 1', null],
+  ['src/core/job.ts', "a.executor === 'shell'", /core names no executor or processor/],
+  ['src/store/a.ts', "a.executor === 'shell'", null],
   ['src/ports/events.ts', 'export const STEPS = []', /ports has types and error classes only/],
   ['src/ports/store.ts', 'export interface A {}\nexport type B = A', null],
   ['src/ports/errors.ts', 'export class A extends Error {}\nexport class B extends A {}', null],

@@ -6,12 +6,12 @@
  */
 import type {AgentGrant} from './agent-token.ts'
 import {type Glob, compileGlob, matchesGlob, matchesText, namePatterns} from './glob.ts'
-import type {JobSpec} from '../job.ts'
+import type {JobSpec, StringMap} from '../job.ts'
 import {
   READ_EVERYTHING,
   type Capability,
   type DefinitionLimits,
-  type ExecutorTraits,
+  type DefinitionTraits,
   type PolicyRule,
 } from './policy.ts'
 import {secretPath} from '../secret.ts'
@@ -93,21 +93,17 @@ export class RuleSet {
   /** Lengths of the prefixes, longest first. */
   readonly #lengths: readonly number[]
   readonly #readsAll: boolean
-  readonly #executors: readonly ExecutorTraits[]
+  readonly #traits: DefinitionTraits
   #jobs: NameFilter | undefined
   #executions: NameFilter | undefined
 
   /**
-   * `executors`: all that there are; another one is judged as one that takes an account. `readsAll`: reads
-   * everything, unless a rule denies it.
+   * An executor that is not in `traits` is judged as one that takes an account. `readsAll`: reads everything,
+   * unless a rule denies it.
    */
-  constructor(
-    policies: readonly PolicyRules[],
-    executors: readonly ExecutorTraits[],
-    readsAll = false,
-  ) {
+  constructor(policies: readonly PolicyRules[], traits: DefinitionTraits, readsAll = false) {
     this.#readsAll = readsAll
-    this.#executors = executors
+    this.#traits = traits
     for (const {name, rules, limits} of policies) {
       for (const {glob: text, capabilities} of rules) {
         const glob = compileGlob(text)
@@ -165,7 +161,7 @@ export class RuleSet {
       const {glob, policy, capabilities, limits} = rule
       const isGranted = wanted.some((capability) => capabilities.has(capability))
       const exceeded =
-        isGranted && definition !== null ? exceededLimit(limits, definition, this.#executors) : null
+        isGranted && definition !== null ? exceededLimit(limits, definition, this.#traits) : null
       if (isGranted && exceeded === null) return {...ALLOWED, rule: {policy, glob: glob.text}}
       if (exceeded !== null) why = `the policy ${policy} ${exceeded}`
       else if (rule === deciding[0]) why = `the rule "${glob.text}" does not grant ${wanted[0]}`
@@ -214,7 +210,7 @@ function isReading(capability: Capability): boolean {
   return capability === 'read' || capability === 'list'
 }
 
-export const NO_RULES = new RuleSet([], [])
+export const NO_RULES = new RuleSet([], {executors: [], processors: []})
 
 /** Most specific first; of equal ones those that deny, then those that grant. */
 function bySpecificity(wanted: readonly Capability[]) {
@@ -237,20 +233,20 @@ function refusal(rule: Rule | null, why: string): Decision {
 function exceededLimit(
   {executors, su, tags}: DefinitionLimits,
   spec: JobSpec,
-  all: readonly ExecutorTraits[],
+  traits: DefinitionTraits,
 ): string | null {
   const isIn = (list: readonly string[], text: string) =>
     list.some((pattern) => matchesText(pattern, text))
   const {executor, executorConfig} = spec
   if (executors !== null && !isIn(executors, executor))
     return `allows only the executors ${executors.join(', ')}`
-  const running = all.filter(({runsCommands}) => runsCommands).map(({name}) => name)
+  const running = traits.executors.filter(({runsCommands}) => runsCommands).map(({name}) => name)
   const mayRun = executors === null || running.some((name) => isIn(executors, name))
-  const file = mayRun ? undefined : nodeFileIn(spec, all)
+  const file = mayRun ? undefined : nodeFileIn(spec, traits)
   if (file !== undefined)
     return `does not allow the executor ${running.join(' or ')}, and so no ${file}`
   const account = executorConfig['su'] ?? ''
-  const takesAccount = all.find(({name}) => name === executor)?.takesAccount ?? true
+  const takesAccount = traits.executors.find(({name}) => name === executor)?.takesAccount ?? true
   if (su !== null && (takesAccount || account !== '') && !isIn(su, account)) {
     const named = su.map((each) => (each === '' ? 'none' : each)).join(', ')
     return `allows only these accounts for su: ${named}`
@@ -266,12 +262,18 @@ function exceededLimit(
 /** The parameter by which a job without a command chooses a file or directory of its node. */
 function nodeFileIn(
   {processors, executorConfig}: JobSpec,
-  all: readonly ExecutorTraits[],
+  traits: DefinitionTraits,
 ): string | undefined {
-  if ((processors['files']?.['log_dir'] ?? '') !== '') return 'log_dir'
-  return all
-    .flatMap(({fileParameters}) => fileParameters)
-    .find((name) => (executorConfig[name] ?? '') !== '')
+  const isSet = (config: StringMap | undefined, parameter: string) =>
+    (config?.[parameter] ?? '') !== ''
+  return [
+    ...traits.processors.flatMap(({name, fileParameters}) =>
+      fileParameters.filter((parameter) => isSet(processors[name], parameter)),
+    ),
+    ...traits.executors.flatMap(({fileParameters}) =>
+      fileParameters.filter((parameter) => isSet(executorConfig, parameter)),
+    ),
+  ][0]
 }
 
 /** Decides whether the caller may do this at a path. `read` of a list also needs no more than `list`. */

@@ -32,6 +32,19 @@ export interface ExecutorTraits {
   readonly fileParameters: readonly string[]
 }
 
+/** A processor as policies judge it. */
+export interface ProcessorTraits {
+  readonly name: string
+  /** Parameters that name files or directories of the node. */
+  readonly fileParameters: readonly string[]
+}
+
+/** All executors and processors that there are. */
+export interface DefinitionTraits {
+  readonly executors: readonly ExecutorTraits[]
+  readonly processors: readonly ProcessorTraits[]
+}
+
 type ParsedRules =
   | {
       readonly ok: true

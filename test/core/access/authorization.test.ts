@@ -15,8 +15,13 @@ import {
 } from '../../../src/core/access/authorization.ts'
 import {decideStore} from '../../../src/core/access/job-permission.ts'
 import {compileGlob, matchesGlob, matchesText} from '../../../src/core/access/glob.ts'
-import {type Capability, type ExecutorTraits, readRules} from '../../../src/core/access/policy.ts'
-import {EXECUTOR_TRAITS} from '../../support/executor-traits.ts'
+import {
+  type Capability,
+  type ExecutorTraits,
+  type ProcessorTraits,
+  readRules,
+} from '../../../src/core/access/policy.ts'
+import {DEFINITION_TRAITS} from '../../support/definition-traits.ts'
 import {PLAIN_SPEC} from '../../support/fixtures.ts'
 
 const MAIL: ExecutorTraits = {
@@ -31,19 +36,23 @@ const CONTAINER: ExecutorTraits = {
   takesAccount: true,
   fileParameters: [],
 }
-const EXECUTORS = [...EXECUTOR_TRAITS, MAIL, CONTAINER]
+const PIPE: ProcessorTraits = {name: 'pipe', fileParameters: ['socket']}
+const TRAITS = {
+  executors: [...DEFINITION_TRAITS.executors, MAIL, CONTAINER],
+  processors: [...DEFINITION_TRAITS.processors, PIPE],
+}
 
 type Paths = Readonly<Record<string, readonly string[]>>
 
 type Written = Paths | {readonly path: Paths; readonly limits: object}
 
 function client(...policies: readonly Written[]) {
-  return principal('client', new RuleSet(parsed(policies), EXECUTORS))
+  return principal('client', new RuleSet(parsed(policies), TRAITS))
 }
 
 /** A person whose groups grant policies, and to read everything. */
 function viewer(...policies: readonly Written[]) {
-  return principal('client', new RuleSet(parsed(policies), EXECUTORS, true))
+  return principal('client', new RuleSet(parsed(policies), TRAITS, true))
 }
 
 function parsed(policies: readonly Written[]) {
@@ -287,6 +296,19 @@ test('a decision takes a look for each length of a prefix, however many globs th
   assert.equal(decide(who, 'read', '/v1/jobs/team-77-x').allowed, true)
   assert.equal(decide(who, 'read', '/v1/jobs/none').allowed, false)
   assert.ok(get.mock.callCount() <= 6, `${get.mock.callCount()} look-ups`)
+})
+
+test('another processor is judged by its traits', () => {
+  const may = (limits: object, config: Record<string, string>) => {
+    const caller = client({path: {'/v1/jobs/*': ['create']}, limits})
+    const spec = {...PLAIN_SPEC, executor: 'http', processors: {pipe: config}}
+    return decide(caller, 'create', '/v1/jobs/a', spec)
+  }
+  assert.equal(may({executors: ['http']}, {}).allowed, true)
+  assert.equal(may({}, {socket: '/run/docker.sock'}).allowed, true)
+  const {allowed, why} = may({executors: ['http']}, {socket: '/run/docker.sock'})
+  assert.equal(allowed, false)
+  assert.match(why, /does not allow the executor shell or container, and so no socket/)
 })
 
 test('another executor is judged by its traits', () => {
