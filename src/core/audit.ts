@@ -3,6 +3,8 @@
  * changed job holds the replaced definition, so the same rows are the job's history.
  */
 import type {Principal} from './access/authorization.ts'
+import type {JobRecord} from './job.ts'
+import {definitionText} from './job-fields.ts'
 
 /** Author of a change. Never has a secret. */
 export interface Actor {
@@ -70,3 +72,35 @@ export const AUDIT_TARGETS = [
   'path',
 ] as const
 export type AuditTarget = (typeof AUDIT_TARGETS)[number]
+
+export type AuditResult = 'done' | 'refused'
+
+/** A change, or a refused access, to record. */
+export interface Change {
+  /** Absent = Belfry itself. */
+  readonly actor?: Actor | undefined
+  readonly action: AuditAction
+  /** Absent = `done`. */
+  readonly result?: AuditResult
+  readonly targetType: AuditTarget
+  /** Name of the target. */
+  readonly target: string
+  /** Text that tells the change from others, for people. Never a secret. */
+  readonly detail?: string
+  /** A change of a definition: internal id of the job, and its revisions; `null` = there is none. */
+  readonly job?: {
+    readonly id: number
+    readonly before: number | null
+    readonly after: number | null
+  }
+  /** Text that the change replaced: the definition of the job, or the rules of the policy. */
+  readonly replaced?: string
+}
+
+/** Effect of a change on the definition of a stored job. `after` `null` = the job was deleted. */
+export function replacedBy(
+  {id, revision, spec}: JobRecord,
+  after: number | null,
+): Pick<Change, 'job' | 'replaced'> {
+  return {job: {id, before: revision, after}, replaced: definitionText(spec)}
+}

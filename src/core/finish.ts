@@ -80,6 +80,18 @@ export function isSameEnd(
   return reported === status || (reported === 'cancelled' && wasStopped)
 }
 
+/**
+ * True if the drain of its node stopped an execution: its deadline is over, and the execution started before.
+ * `startedAt` `null`: at `now`.
+ */
+export function isStoppedByDrain(
+  startedAt: number | null,
+  drainUntil: number | null,
+  now: number,
+): boolean {
+  return drainUntil !== null && drainUntil <= now && (startedAt ?? now) <= drainUntil
+}
+
 /** A claimed execution that never started waits again, unless its end was requested meanwhile. */
 export function isReleasable(
   {status, attempt, cancelRequestedAt}: ExecutionRecord,

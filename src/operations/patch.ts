@@ -7,7 +7,7 @@ import {check, jobPath, type Principal, refusalSentence} from '../core/access/au
 import {DomainError} from '../core/errors.ts'
 import {requireStore} from '../core/access/job-permission.ts'
 import type {JobRecord} from '../core/job.ts'
-import type {RevisionMatch} from '../ports/job-store.ts'
+import type {RevisionMatch} from '../core/submit.ts'
 import type {DryRunJson} from '../wire/dry-run.ts'
 import {encodeDefinition} from '../wire/job.ts'
 import {isObject} from '../wire/json.ts'

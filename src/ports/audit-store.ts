@@ -1,32 +1,8 @@
 /** The audit log: changes, refused accesses, and who asked for them. */
-import type {Actor, AuditAction, AuditTarget} from '../core/audit.ts'
+import type {Actor, AuditResult, AuditTarget, Change} from '../core/audit.ts'
 import type {NameFilter} from '../core/access/authorization.ts'
 import type {JobSpec} from '../core/job.ts'
 import type {Page, Slice} from './page.ts'
-
-export type AuditResult = 'done' | 'refused'
-
-/** A change, or a refused access, to record. */
-export interface Change {
-  /** Absent = Belfry itself. */
-  readonly actor?: Actor | undefined
-  readonly action: AuditAction
-  /** Absent = `done`. */
-  readonly result?: AuditResult
-  readonly targetType: AuditTarget
-  /** Name of the target. */
-  readonly target: string
-  /** Text that tells the change from others, for people. Never a secret. */
-  readonly detail?: string
-  /** A change of a definition: internal id of the job, and its revisions; `null` = there is none. */
-  readonly job?: {
-    readonly id: number
-    readonly before: number | null
-    readonly after: number | null
-  }
-  /** Text that the change replaced: the definition of the job, or the rules of the policy. */
-  readonly replaced?: string
-}
 
 export interface AuditEntry {
   /** Grows with time. */

@@ -4,6 +4,8 @@ import type {NameFilter} from '../core/access/authorization.ts'
 import type {FiringPause} from '../core/firing.ts'
 import type {StorePermission} from '../core/access/job-permission.ts'
 import type {JobCounters, JobRecord, JobSpec, JobStatus, ShownJob} from '../core/job.ts'
+import type {RestoreProblem} from '../core/parents.ts'
+import type {PreconditionFailed, RevisionMatch, Submission, SubmitRefusal} from '../core/submit.ts'
 import type {Order, Page, Slice} from './page.ts'
 
 /** A repeated request returns the result of the first one. Unique by (scope, key), kept for 24 h. */
@@ -15,36 +17,10 @@ export interface Idempotency {
   readonly fingerprint: string
 }
 
-/**
- * Precondition of a change (optimistic concurrency): the stored revision must be in the list. `'*'`: the job
- * must exist. `null`: no condition. Compared in the transaction that makes the change.
- */
-export type RevisionMatch = readonly number[] | '*' | null
-
-/** The precondition failed; nothing was changed. `revision`: the stored one, `null` = no such job. */
-export interface PreconditionFailed {
-  readonly kind: 'precondition'
-  readonly revision: number | null
-}
-
-export interface SubmitRequest {
-  readonly spec: JobSpec
-  readonly ifMatch: RevisionMatch
-  /** `If-None-Match: *`: the job must not exist. */
-  readonly createOnly: boolean
-  /** Id of the job to change: another job of its name fails the precondition. Absent = not compared. */
-  readonly onlyJob?: number
+export interface SubmitRequest extends Submission {
   /** Requests a run with cause `create` in the same transaction. */
   readonly runOnCreate: boolean
   readonly idempotency: Idempotency | null
-  /** Changes that the caller may make to this job; absent = both. */
-  readonly may?: StorePermission
-  /** See `RestoreOptions`. */
-  readonly defaultOwner?: string
-  /** The definition is that of an earlier revision. */
-  readonly revertsTo?: number
-  /** Absent = Belfry itself, here and below. */
-  readonly actor?: Actor
 }
 
 export type SubmitResult =
@@ -58,18 +34,8 @@ export type SubmitResult =
       readonly group: number | null
     }
   | {readonly kind: 'paused'}
-  | {readonly kind: 'parent_unknown'; readonly parent: string}
-  | {readonly kind: 'cycle'; readonly path: readonly string[]}
-  /** An ephemeral job cannot have dependents: this job has some, or names an ephemeral parent. */
-  | {
-      readonly kind: 'ephemeral_parent'
-      readonly parent: string
-      readonly dependents: readonly string[]
-    }
-  | PreconditionFailed
   | {readonly kind: 'idempotency_mismatch'}
-  /** The caller may not do what this takes. */
-  | {readonly kind: 'not_allowed'; readonly capability: 'create' | 'update'}
+  | SubmitRefusal
 
 /** Result that a submit would have now. Nothing is stored. */
 export interface SubmitPreview {
@@ -80,10 +46,7 @@ export interface SubmitPreview {
   readonly anchorAt: number
   readonly nextAt: number | null
   /** Why it would not be stored; `null` = it would. */
-  readonly refusal: Exclude<
-    SubmitResult,
-    {readonly kind: 'stored' | 'paused' | 'idempotency_mismatch'}
-  > | null
+  readonly refusal: SubmitRefusal | null
 }
 
 export type ToggleResult =
@@ -110,20 +73,10 @@ export interface RestoreEntry {
 export interface RestoreOptions {
   /** Disables every job. */
   readonly disabled: boolean
-  /**
-   * Owner of a new job that names none; a job that exists keeps its owner. Absent or `''`: such a job has no
-   * owner.
-   */
+  /** See `Submission`. */
   readonly defaultOwner?: string
+  /** Absent = Belfry itself, here and below. */
   readonly actor?: Actor
-}
-
-export interface RestoreProblem {
-  readonly name: string
-  readonly problem: string
-  /** Jobs that explain it, of which the caller may not read all. */
-  readonly dependents?: readonly string[]
-  readonly cycle?: readonly string[]
 }
 
 export type RestoreResult =

@@ -7,6 +7,7 @@ import {
   decideFinish,
   isReleasable,
   isSameEnd,
+  isStoppedByDrain,
   launchStatus,
   type Outage,
   outageOf,
@@ -32,6 +33,21 @@ function decide(status: FinalStatus, changes: Partial<FinishInput> = {}) {
 }
 
 const CANCELLING = {execution: anExecution().cancelling().record}
+
+it('a drain stops after its deadline what started before it', () => {
+  const deadline = NOON + 100
+  const cases: [startedAt: number | null, drainUntil: number | null, now: number, boolean][] = [
+    [NOON, deadline, deadline, true],
+    [NOON, deadline, deadline - 1, false],
+    [NOON, null, deadline, false],
+    [deadline, deadline, deadline + 1, true],
+    [deadline + 1, deadline, deadline + 2, false],
+    [null, deadline, deadline, true],
+    [null, deadline, deadline + 1, false],
+  ]
+  for (const [startedAt, drainUntil, now, stopped] of cases)
+    assert.equal(isStoppedByDrain(startedAt, drainUntil, now), stopped)
+})
 
 describe('a retry', () => {
   for (const status of ['failed', 'timed_out', 'lost'] as const) {

@@ -11,7 +11,7 @@ import {
 } from '../../src/http/security/refusals.ts'
 import type {RefusedRequest} from '../../src/http/options.ts'
 import {FAILURES_MAX} from '../../src/http/security/auth.ts'
-import type {Change} from '../../src/ports/audit-store.ts'
+import type {Change} from '../../src/core/audit.ts'
 import type {AuditEntryJson} from '../../src/wire/audit.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'

@@ -2,11 +2,11 @@
  * Refused requests for the audit log. Equal ones are counted in memory and written together: a flood of them
  * delays no request, and adds few rows. They are lost if the process dies before the next write.
  */
-import {type Actor, actorOf} from '../../core/audit.ts'
+import {type Actor, actorOf, type Change} from '../../core/audit.ts'
 import {ERROR_CODES, type ErrorCode} from '../../core/error-codes.ts'
 import {Loop, type Service} from '../../lib/loop.ts'
 import {LOCAL} from '../../identity/token-cache.ts'
-import type {AuditStore, Change} from '../../ports/audit-store.ts'
+import type {AuditStore} from '../../ports/audit-store.ts'
 import type {Events} from '../../ports/events.ts'
 import type {Clock} from '../../ports/runtime.ts'
 import {networkOf} from './auth.ts'

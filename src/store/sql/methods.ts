@@ -1,6 +1,7 @@
 /**
  * Table of all store methods, one line each. The facades, queues and batching of an engine derive from it.
  */
+import {isIndependent} from '../../core/parents.ts'
 import type {Idempotency, RestoreEntry} from '../../ports/job-store.ts'
 import type {FinishItem, OutputAppend} from '../../ports/node-store.ts'
 import type {Store} from '../../ports/store.ts'
@@ -56,7 +57,7 @@ import type {Query, Transaction} from './query.ts'
 import {applyReassignments, endStuck, loadStuck} from './launches/reassign.ts'
 import {restore} from './jobs/restore-jobs.ts'
 import * as stored from './access/secrets.ts'
-import {conflictKeys, isIndependent, previewSubmit, submit} from './jobs/submit.ts'
+import {conflictKeys, previewSubmit, submit} from './jobs/submit.ts'
 import {backupState, recordBackup} from './cluster/backup-state.ts'
 import {
   agreeSignInKey,

@@ -3,10 +3,7 @@
  * row without its change. The row of a changed job holds the definition that the change replaced. The new one
  * is the job's current definition, or is in the row of the next change.
  */
-import {BELFRY} from '../../../core/audit.ts'
-import type {JobRecord} from '../../../core/job.ts'
-import {definitionText} from '../../../core/job-fields.ts'
-import type {Change} from '../../../ports/audit-store.ts'
+import {BELFRY, type Change} from '../../../core/audit.ts'
 import {type Query, sendEach, type Transaction, type Values} from '../query.ts'
 
 const COLUMNS = `at, actor, accessor, token_kind, address, action, result, target_kind, target,
@@ -41,12 +38,4 @@ function valuesOf(now: number, change: Change): Values {
   const what = [action, result, targetType, target, detail]
   const bytes = replaced === undefined ? null : Buffer.byteLength(replaced)
   return [now, name, accessor, kind, address, ...what, ...revisions, replaced ?? null, bytes]
-}
-
-/** Effect of a change on the definition of a stored job. `after` `null` = the job was deleted. */
-export function replacedBy(
-  {id, revision, spec}: JobRecord,
-  after: number | null,
-): Pick<Change, 'job' | 'replaced'> {
-  return {job: {id, before: revision, after}, replaced: definitionText(spec)}
 }

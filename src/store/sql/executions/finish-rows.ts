@@ -2,11 +2,12 @@
  * Loads and writes the rows of a batch of ends. Locks launches first, in the order of their numbers, then
  * jobs in the order of their ids: concurrent batches wait for each other but never deadlock.
  */
+import {replacedBy} from '../../../core/audit.ts'
 import type {JobStatus} from '../../../core/job.ts'
 import {reasonText} from '../../../core/launch-reasons.ts'
 import {planDefinition} from '../../../core/next-time.ts'
 import {assert} from '../../../lib/assert.ts'
-import {recordChange, replacedBy} from '../access/audit.ts'
+import {recordChange} from '../access/audit.ts'
 import {softDelete} from '../jobs/delete-job.ts'
 import {executionId} from '../../../core/execution.ts'
 import {FinishBatch, type BatchJob} from '../../../core/finish-batch.ts'

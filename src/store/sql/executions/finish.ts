@@ -14,7 +14,13 @@ import {
 } from '../../../core/execution.ts'
 import type {LeaderStore} from '../../../ports/leader-store.ts'
 import type {CancelResult, FinishItem, FinishOutcome} from '../../../ports/node-store.ts'
-import {isNodeDeath, isSameEnd, outageOf, reportedTimes} from '../../../core/finish.ts'
+import {
+  isNodeDeath,
+  isSameEnd,
+  isStoppedByDrain,
+  outageOf,
+  reportedTimes,
+} from '../../../core/finish.ts'
 import type {FinishBatch, BatchExecution} from '../../../core/finish-batch.ts'
 import {recordChange} from '../access/audit.ts'
 import {loadFinishBatch, writeFinishBatch} from './finish-rows.ts'
@@ -72,16 +78,17 @@ function* noteDrains(
     return entry === null || entry.record.cancelRequestedAt !== null ? [] : entry
   })
   const nodes = [...new Set(stopped.map(({nodeId}) => nodeId))]
-  const rows = yield* oneEach<{id: string; drain_until: number}>(
-    `SELECT id, drain_until FROM members WHERE id = ? AND drain_until <= ?`,
-    nodes.map((id) => [id, tx.now]),
+  const rows = yield* oneEach<{id: string; drain_until: number | null}>(
+    `SELECT id, drain_until FROM members WHERE id = ?`,
+    nodes.map((id) => [id]),
   )
   const deadlines = new Map(
     rows.flatMap((row) => (row === null ? [] : [[row.id, row.drain_until]])),
   )
   for (const entry of stopped) {
-    const deadline = deadlines.get(entry.nodeId) ?? -Infinity
-    if ((entry.record.startedAt ?? tx.now) <= deadline) entry.cancelReason ??= 'node_drained'
+    const deadline = deadlines.get(entry.nodeId) ?? null
+    if (isStoppedByDrain(entry.record.startedAt, deadline, tx.now))
+      entry.cancelReason ??= 'node_drained'
   }
 }
 

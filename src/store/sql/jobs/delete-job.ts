@@ -3,11 +3,12 @@
  * reply at once, because every reply goes through a live job. Retention deletes the rows later, in bounded
  * batches. Running executions get a cancel request; the last one that ends closes the launch.
  */
-import type {Actor} from '../../../core/audit.ts'
+import {type Actor, replacedBy} from '../../../core/audit.ts'
 import type {JobRecord} from '../../../core/job.ts'
-import type {DeleteResult, RevisionMatch} from '../../../ports/job-store.ts'
-import {recordChange, replacedBy} from '../access/audit.ts'
-import {loadJob, lockJob, checkRevision} from './jobs.ts'
+import {checkRevision, type RevisionMatch} from '../../../core/submit.ts'
+import type {DeleteResult} from '../../../ports/job-store.ts'
+import {recordChange} from '../access/audit.ts'
+import {loadJob, lockJob} from './jobs.ts'
 import {dropOutput, dropOutputOfLaunches} from '../executions/output.ts'
 import {all, each, type Query, type Transaction} from '../query.ts'
 import {type ExecutionRow, keyOf} from '../rows.ts'

@@ -2,13 +2,14 @@
  * Toggling a job, and reading and writing the rows of jobs. How a definition moves `next` is decided by
  * `planDefinition` in the core. `submit.ts` stores new definitions.
  */
-import type {Actor} from '../../../core/audit.ts'
+import {type Actor, replacedBy} from '../../../core/audit.ts'
 import type {JobCounters, JobRecord, JobSpec, JobStatus} from '../../../core/job.ts'
 import {definitionText} from '../../../core/job-fields.ts'
 import {type DefinitionChange, planDefinition} from '../../../core/next-time.ts'
+import {checkRevision, type RevisionMatch} from '../../../core/submit.ts'
 import {assert} from '../../../lib/assert.ts'
-import type {PreconditionFailed, RevisionMatch, ToggleResult} from '../../../ports/job-store.ts'
-import {recordChange, replacedBy} from '../access/audit.ts'
+import type {ToggleResult} from '../../../ports/job-store.ts'
+import {recordChange} from '../access/audit.ts'
 import {retractPlanned, writePlanned} from '../launches/launch-rows.ts'
 import {
   all,
@@ -51,17 +52,6 @@ export function* toggle(
   const job = yield* loadJob(name)
   assert(job !== null, `${name} is locked and live`)
   return {kind: 'toggled', job}
-}
-
-/** Compares the locked job's revision with `If-Match`; `null` = they match, or there is no condition. */
-export function checkRevision(
-  ifMatch: RevisionMatch,
-  existing: JobRecord | null,
-): PreconditionFailed | null {
-  if (ifMatch === null) return null
-  const revision = existing?.revision ?? null
-  const isMet = revision !== null && (ifMatch === '*' || ifMatch.includes(revision))
-  return isMet ? null : {kind: 'precondition', revision}
 }
 
 /** A stored job, its new definition, and the decision of `planDefinition` about it. */

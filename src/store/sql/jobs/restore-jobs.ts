@@ -1,14 +1,11 @@
 /** Importing jobs from a file: all or none, in any order. A restore never plans times in the past. */
-import type {JobRecord, JobSpec} from '../../../core/job.ts'
+import {type Change, replacedBy} from '../../../core/audit.ts'
+import type {JobRecord} from '../../../core/job.ts'
 import {planDefinition} from '../../../core/next-time.ts'
-import type {Change} from '../../../ports/audit-store.ts'
-import type {
-  RestoreEntry,
-  RestoreOptions,
-  RestoreProblem,
-  RestoreResult,
-} from '../../../ports/job-store.ts'
-import {recordChanges, replacedBy} from '../access/audit.ts'
+import {type Lineage, lineageOf, restoreProblems} from '../../../core/parents.ts'
+import {checkPermission, withOwner} from '../../../core/submit.ts'
+import type {RestoreEntry, RestoreOptions, RestoreResult} from '../../../ports/job-store.ts'
+import {recordChanges} from '../access/audit.ts'
 import {
   applyChanges,
   firstRevisions,
@@ -19,7 +16,6 @@ import {
 } from './jobs.ts'
 import {all, type Query, type Transaction} from '../query.ts'
 import {isPaused, zoning} from '../cluster/settings.ts'
-import {checkPermission, withOwner} from './submit.ts'
 
 export function* restore(
   tx: Transaction,
@@ -39,7 +35,7 @@ export function* restore(
   if (forbidden.length > 0) return {kind: 'not_allowed', names: forbidden}
   const lineages = yield* loadLineages()
   for (const {spec} of entries) lineages.set(spec.name, lineageOf(spec))
-  const problems = [...duplicates(names), ...parentProblems(names, lineages)]
+  const problems = restoreProblems(names, lineages)
   if (problems.length > 0) return {kind: 'refused', problems}
 
   const {zone, changes} = yield* zoning()
@@ -79,15 +75,6 @@ function restored(
   return {actor, action: 'job.restore', targetType: 'job', target, ...what}
 }
 
-interface Lineage {
-  readonly parent: string
-  readonly ephemeral: boolean
-}
-
-function lineageOf(spec: JobSpec): Lineage {
-  return {parent: spec.parentJob, ephemeral: spec.ephemeral}
-}
-
 /** Parent and kind of every stored job. */
 function* loadLineages(): Query<Map<string, Lineage>> {
   const rows = yield* all<{name: string; parent: string; ephemeral: number}>(
@@ -96,59 +83,4 @@ function* loadLineages(): Query<Map<string, Lineage>> {
   return new Map(
     rows.map(({name, parent, ephemeral}) => [name, {parent, ephemeral: ephemeral === 1}]),
   )
-}
-
-function* duplicates(names: readonly string[]): Generator<RestoreProblem> {
-  const seen = new Set<string>()
-  for (const name of names) {
-    if (seen.has(name)) yield {name, problem: 'is in the file duplicates'}
-    seen.add(name)
-  }
-}
-
-/** Invalid parents after the file is applied; reports only jobs of the file. */
-function* parentProblems(
-  names: readonly string[],
-  lineages: ReadonlyMap<string, Lineage>,
-): Generator<RestoreProblem> {
-  const dependents = new Map<string, string[]>()
-  for (const [name, {parent}] of lineages) {
-    const siblings = dependents.get(parent)
-    if (siblings === undefined) dependents.set(parent, [name])
-    else siblings.push(name)
-  }
-  const free = new Set<string>()
-  for (const name of new Set(names)) {
-    const {parent, ephemeral} = lineages.get(name)!
-    const above = lineages.get(parent)
-    if (parent !== '' && above === undefined)
-      yield {name, problem: `names the parent ${parent}, which is neither in the file nor stored`}
-    if (above?.ephemeral === true)
-      yield {name, problem: `names the parent ${parent}, which is ephemeral`}
-    const children = dependents.get(name)?.toSorted() ?? []
-    if (ephemeral && children.length > 0)
-      yield {name, problem: 'is ephemeral, and jobs depend on it', dependents: children}
-    const cycle = cycleFrom(name, lineages, free)
-    if (cycle !== null) yield {name, problem: 'is its own ancestor', cycle}
-  }
-}
-
-/** The cycle from `name` over its parents to itself; `null` = none. `free` collects names without a cycle. */
-function cycleFrom(
-  name: string,
-  lineages: ReadonlyMap<string, Lineage>,
-  free: Set<string>,
-): string[] | null {
-  const path = [name]
-  const onPath = new Set(path)
-  let at = lineages.get(name)?.parent ?? ''
-  while (at !== '' && !free.has(at)) {
-    path.push(at)
-    if (at === name) return path
-    if (onPath.has(at)) return null
-    onPath.add(at)
-    at = lineages.get(at)?.parent ?? ''
-  }
-  for (const each of onPath) free.add(each)
-  return null
 }

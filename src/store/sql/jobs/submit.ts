@@ -1,23 +1,18 @@
 /**
  * Stores submitted definitions, of several requests with a fixed number of statements. Every check runs in
- * the transaction that relies on it. `planDefinition` in the core decides how a definition moves `next`.
+ * the transaction that relies on it; `core/submit.ts` and `core/parents.ts` decide.
  */
-import type {StorePermission} from '../../../core/access/job-permission.ts'
-import type {JobRecord, JobSpec} from '../../../core/job.ts'
+import type {Change} from '../../../core/audit.ts'
+import type {JobSpec} from '../../../core/job.ts'
 import {planDefinition} from '../../../core/next-time.ts'
+import {isIndependent, parentProblem, type ParentProblem} from '../../../core/parents.ts'
+import {refuseSubmit, submitChange, withOwner} from '../../../core/submit.ts'
 import {assert} from '../../../lib/assert.ts'
-import type {Change} from '../../../ports/audit-store.ts'
-import type {
-  PreconditionFailed,
-  SubmitPreview,
-  SubmitRequest,
-  SubmitResult,
-} from '../../../ports/job-store.ts'
-import {recordChanges, replacedBy} from '../access/audit.ts'
+import type {SubmitPreview, SubmitRequest, SubmitResult} from '../../../ports/job-store.ts'
+import {recordChanges} from '../access/audit.ts'
 import {findReplies, keyOf, storeReplies} from './idempotency.ts'
 import {
   applyChanges,
-  checkRevision,
   dependentsOf,
   firstRevisions,
   insertJobs,
@@ -31,11 +26,6 @@ import {newLaunch} from '../launches/launch-rows.ts'
 import {all, type Query, sendEach, together, type Transaction} from '../query.ts'
 import {INSERT_LAUNCH, launchValues} from '../rows.ts'
 import {isPaused, zoning} from '../cluster/settings.ts'
-
-/** True unless whether the definition is valid depends on other definitions. */
-export function isIndependent({parentJob, ephemeral}: JobSpec): boolean {
-  return parentJob === '' && !ephemeral
-}
 
 /** Keys that two requests of one query cannot share; `null` = it depends on other definitions. */
 export function conflictKeys({spec, idempotency}: SubmitRequest): readonly string[] | null {
@@ -83,10 +73,7 @@ export function* submit(
     const refusal =
       earlier[index] ??
       (paused ? ({kind: 'paused'} as const) : null) ??
-      checkPermission(request.may, known) ??
-      checkPreconditions(request, known) ??
-      refusals[index] ??
-      null
+      refuseSubmit(request, known, refusals[index] ?? null)
     results.push(refusal)
     if (refusal !== null) continue
     const spec = withOwner(request.spec, known, request.defaultOwner)
@@ -97,8 +84,7 @@ export function* submit(
     else redefined.push({existing: known, spec, change})
     const group = request.runOnCreate ? groups[running.indexOf(request)]! : null
     const {changed, revision} = change
-    const made = {known, id, name: spec.name, revision: changed ? revision : null, group}
-    const recorded = changeOf(made, request)
+    const recorded = submitChange(request, known, {id, revision: changed ? revision : null, group})
     stored.push({index, id, created: known === null, changed, group, change: recorded})
   }
   yield* applyChanges(tx, redefined)
@@ -144,63 +130,11 @@ export function* previewSubmit(tx: Transaction, request: SubmitRequest): Query<S
   )
   const spec = withOwner(request.spec, known, request.defaultOwner)
   const {changed, anchorAt, nextAt} = planDefinition(known, spec, tx.now, zone, true, changes)
-  const refusal =
-    checkPermission(request.may, known) ?? checkPreconditions(request, known) ?? parent
+  const refusal = refuseSubmit(request, known, parent)
   return {paused: isPausedNow, created: known === null, changed, anchorAt, nextAt, refusal}
 }
 
-/** Change to record of a submit; `null` = nothing. `revision` `null`: the definition is unchanged. */
-function changeOf(
-  made: {
-    readonly known: JobRecord | null
-    readonly id: number
-    readonly name: string
-    readonly revision: number | null
-    readonly group: number | null
-  },
-  {actor, revertsTo}: SubmitRequest,
-): Change | null {
-  const {known, id, name, revision, group} = made
-  const detail = group === null ? '' : `launch ${group}`
-  const shared = {actor, targetType: 'job', target: name, detail} as const
-  if (revision === null) return group === null ? null : {...shared, action: 'job.run'}
-  if (known !== null && revertsTo !== undefined) {
-    const to = `to revision ${revertsTo}`
-    return {...shared, action: 'job.revert', detail: to, ...replacedBy(known, revision)}
-  }
-  if (known !== null) return {...shared, action: 'job.update', ...replacedBy(known, revision)}
-  return {...shared, action: 'job.create', job: {id, before: null, after: revision}}
-}
-
 const ZERO_COUNTERS = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
-
-/** Capability that the caller lacks; `null` = none. */
-export function checkPermission(
-  may: StorePermission | undefined,
-  existing: JobRecord | null,
-): Extract<SubmitResult, {kind: 'not_allowed'}> | null {
-  const capability = existing === null ? 'create' : 'update'
-  return may === undefined || may[capability] ? null : {kind: 'not_allowed', capability}
-}
-
-/** A submit that names no owner: a new job gets the default, another keeps its owner. */
-export function withOwner(spec: JobSpec, existing: JobRecord | null, fallback = ''): JobSpec {
-  if (spec.owner !== '' || fallback === '') return spec
-  return {...spec, owner: existing === null ? fallback : existing.spec.owner}
-}
-
-function checkPreconditions(
-  request: SubmitRequest,
-  existing: JobRecord | null,
-): PreconditionFailed | null {
-  const {ifMatch, createOnly, onlyJob} = request
-  if (createOnly && existing !== null) return {kind: 'precondition', revision: existing.revision}
-  const revision = existing?.revision ?? null
-  if (onlyJob !== undefined && existing?.id !== onlyJob) return {kind: 'precondition', revision}
-  return checkRevision(ifMatch, existing)
-}
-
-type ParentProblem = Extract<SubmitResult, {kind: 'parent_unknown' | 'cycle' | 'ephemeral_parent'}>
 
 /** Problems of the parent or the dependents of each request; `null` = valid. */
 function* parentProblems(
@@ -212,16 +146,17 @@ function* parentProblems(
   const {spec} = first
   const [dependents, ancestors] = yield* together(
     dependentsIfEphemeral(spec),
-    all<Ancestor>(ANCESTORS, [spec.parentJob, spec.name]),
+    all<AncestorRow>(ANCESTORS, [spec.parentJob, spec.name]),
   )
-  return [problemOf(spec, dependents, ancestors)]
+  const chain = ancestors.map((row) => ({...row, ephemeral: row.ephemeral === 1}))
+  return [parentProblem(spec, dependents, chain)]
 }
 
 function* dependentsIfEphemeral({name, ephemeral}: JobSpec): Query<string[]> {
   return ephemeral ? yield* dependentsOf(name) : []
 }
 
-interface Ancestor {
+interface AncestorRow {
   readonly name: string
   readonly parent: string
   readonly ephemeral: number
@@ -237,23 +172,3 @@ const ANCESTORS = `WITH RECURSIVE chain AS (
     FROM chain JOIN jobs above ON above.name = chain.parent AND above.deleted_at IS NULL
     WHERE chain.name <> ? AND chain.depth < ${ANCESTORS_MAX}
 ) SELECT name, parent, ephemeral FROM chain ORDER BY depth`
-
-function problemOf(
-  spec: JobSpec,
-  dependents: readonly string[],
-  ancestors: readonly Ancestor[],
-): ParentProblem | null {
-  const {name, parentJob} = spec
-  if (dependents.length > 0)
-    return {kind: 'ephemeral_parent', parent: name, dependents: [...dependents]}
-  if (parentJob === '') return null
-  if (parentJob === name) return {kind: 'cycle', path: [name, name]}
-  const [parent] = ancestors
-  if (parent === undefined) return {kind: 'parent_unknown', parent: parentJob}
-  if (parent.ephemeral === 1)
-    return {kind: 'ephemeral_parent', parent: parentJob, dependents: [name]}
-  const last = ancestors.at(-1)!
-  if (last.name === name)
-    return {kind: 'cycle', path: [name, ...ancestors.map((each) => each.name)]}
-  return last.parent === '' ? null : {kind: 'parent_unknown', parent: parentJob}
-}
