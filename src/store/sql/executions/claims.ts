@@ -19,7 +19,7 @@ import type {
 } from '../../../ports/node-store.ts'
 import {isReleasable} from '../../../core/finish.ts'
 import type {FinishBatch} from '../../../core/finish-batch.ts'
-import {loadFinishBatch} from './finish-rows.ts'
+import {loadFinishBatch} from './finish-batch.ts'
 import {
   all,
   one,

@@ -23,7 +23,7 @@ import {
 } from '../../../core/finish.ts'
 import type {FinishBatch, BatchExecution} from '../../../core/finish-batch.ts'
 import {recordChange} from '../access/audit.ts'
-import {loadFinishBatch, writeFinishBatch} from './finish-rows.ts'
+import {loadFinishBatch, writeFinishBatch} from './finish-batch.ts'
 import {fence} from '../cluster/lease.ts'
 import {dropOutput, extendOutput, type OutputRange} from './output.ts'
 import {all, one, oneEach, type Query, type Transaction} from '../query.ts'
