@@ -197,12 +197,49 @@ async function realCommands(path: readonly string[]): Promise<readonly string[]>
   return found
 }
 
+/** Flags of a command, as `-q --query`; read from its help text. */
+async function realFlags(command: string): Promise<readonly string[]> {
+  const text = (await helpOf(command.split(' ').slice(1))).split('\nOptions:\n')[1] ?? ''
+  const [options = ''] = text.split('\n\n')
+  return [...options.matchAll(/^ {2}(-[^\s,]+)(?:, (--[\w-]+))?/gm)]
+    .map(([, first, second = '']) => `${first} ${second}`.trim())
+    .filter((flag) => !flag.includes('--help'))
+}
+
+/** Rows of commands: the command without its arguments, and the flags that the row names. */
+function documentedCommands(): readonly {command: string; flags: readonly string[]}[] {
+  return rowsOf(read('docs/reference/cli.md'))
+    .map((cells) => cells.flatMap(quoted))
+    .filter(([text = '']) => text.startsWith('belfry '))
+    .map(([text = '', ...texts]) => ({
+      command: text.replace(/ (?:<|\[|-).*/, ''),
+      flags: [text, ...texts.filter((other) => !other.includes(' --'))].flatMap(
+        (each) => each.match(/(?<![\w-])--?[a-z][\w-]*/g) ?? [],
+      ),
+    }))
+}
+
 test('cli.md lists every command, and no other', async () => {
-  const documented = rowsOf(read('docs/reference/cli.md'))
-    .map(([cell]) => quoted(cell!)[0]!)
-    .filter((text) => text.startsWith('belfry '))
-    .map((text) => text.replace(/ (?:<|\[|-).*/, ''))
-  sameSet(documented, await realCommands([]))
+  sameSet(
+    documentedCommands().map(({command}) => command),
+    await realCommands([]),
+  )
+})
+
+test('cli.md names every flag of a command beside it, and no other', async () => {
+  const shared = (await realFlags('belfry')).flatMap((flags) => flags.split(' '))
+  for (const {command, flags} of documentedCommands()) {
+    // The pages of settings have theirs.
+    if (['belfry server', 'belfry agent'].includes(command)) continue
+    const real = await realFlags(command)
+    for (const forms of real)
+      assert.ok(
+        forms.split(' ').some((form) => flags.includes(form)),
+        `cli.md lacks ${forms} of ${command}`,
+      )
+    const known = [...shared, ...real.flatMap((forms) => forms.split(' '))]
+    for (const flag of flags) assert.ok(known.includes(flag), `${command} has no ${flag}`)
+  }
 })
 
 const WRITTEN = [
