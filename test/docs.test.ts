@@ -10,7 +10,6 @@ import {test} from 'node:test'
 import {runCli} from '../src/cli/program.ts'
 import {agentCommand, serverCommand} from '../src/config/commands.ts'
 import {LIMITS} from '../src/config/limits.ts'
-import {AUDIT_ACTIONS} from '../src/core/audit.ts'
 import {SYSTEM_TAGS} from '../src/core/node.ts'
 import {localEvents} from '../src/telemetry/event-bus.ts'
 import {openMetrics} from '../src/telemetry/metrics.ts'
@@ -300,12 +299,4 @@ test('every page of docs that the sources name exists', async () => {
 test('the documentation names nothing outside the repository', () => {
   const outside = new RegExp(['\\.\\./shared', '/work/', 'interface-source'].join('|'))
   for (const path of WRITTEN) assert.doesNotMatch(read(path), outside, path)
-})
-
-test('every action of the audit log is documented, and no others are', () => {
-  const rows = rowsOf(read('docs/how-to/access.md'), '## Who changed what')
-  sameSet(
-    rows.flatMap(([actions = '']) => quoted(actions)),
-    AUDIT_ACTIONS,
-  )
 })

@@ -27,39 +27,46 @@ export function actorOf({name, accessor, kind}: Principal, isLocal: boolean, add
   return {name: name === '' ? unnamed : name, accessor, kind, address}
 }
 
-export const AUDIT_ACTIONS = [
-  'job.create',
-  'job.update',
-  'job.revert',
-  'job.toggle',
-  'job.restore',
-  'job.delete',
-  'job.run',
-  'job.reset',
-  'execution.cancel',
-  'member.remove',
-  'member.leave',
-  'member.cordon',
-  'member.uncordon',
-  'member.drain',
-  'submissions.pause',
-  'submissions.resume',
-  'settings.update',
-  'firing.pause',
-  'firing.resume',
-  'policy.set',
-  'policy.delete',
-  'token.create',
-  'token.bind',
-  'token.issue',
-  'token.revoke',
-  'secret.set',
-  'secret.delete',
-  'session.open',
-  'session.end',
-  'access.refused',
-] as const
-export type AuditAction = (typeof AUDIT_ACTIONS)[number]
+/** Every action, and what was done: Markdown, with links as in docs/how-to/access.md, written from it. */
+export const AUDIT_ROWS = {
+  'job.create': 'A job was created',
+  'job.update': 'A definition was replaced, or changed by a merge patch',
+  'job.revert': 'A definition was replaced by an earlier revision',
+  'job.toggle':
+    'A job was enabled or disabled. Belfry itself disables a job whose launches kill nodes',
+  'job.restore':
+    'A definition was created or replaced by the restore of a file; one entry for each job',
+  'job.delete': 'A job and its history were deleted',
+  'job.run': 'A run was requested',
+  'job.reset': 'The history of a job was deleted, and its counters reset',
+  'execution.cancel': 'An execution was cancelled',
+  'member.remove': 'A member was removed',
+  'member.leave': 'A member was asked to leave',
+  'member.cordon': 'A node was [cordoned](maintain-a-node.md)',
+  'member.uncordon': 'A node was uncordoned',
+  'member.drain': 'A node was drained, or its drain got a new deadline',
+  'submissions.pause': 'Submissions were paused',
+  'submissions.resume': 'Submissions were resumed',
+  'settings.update': 'The default time zone was changed',
+  'firing.pause': 'Firing was paused for some jobs or all',
+  'firing.resume':
+    'A pause of firing was ended, or firing was resumed in a store that was put back',
+  'policy.set': 'A policy was created or replaced',
+  'policy.delete': 'A policy was deleted',
+  'token.create': 'A token was created',
+  'token.bind': 'The first join of an agent bound its token to the node',
+  'token.issue': 'An agent got a token of its own for a join token',
+  'token.revoke': 'A token was revoked',
+  'secret.set': 'The value of a secret was set or replaced',
+  'secret.delete': 'A secret was deleted',
+  'session.open': 'A browser signed in',
+  'session.end': 'A session of a browser was ended',
+  'access.refused':
+    'Requests got 401 or 403, or 429 for too many without a token; or an agent may not join',
+} as const
+
+export type AuditAction = keyof typeof AUDIT_ROWS
+export const AUDIT_ACTIONS = Object.keys(AUDIT_ROWS) as AuditAction[]
 
 export const AUDIT_TARGETS = [
   'job',

@@ -4,6 +4,7 @@ import {join} from 'node:path'
 import {AGENT_OPTIONS} from '../../src/config/commands.ts'
 import {LIMITS} from '../../src/config/limits.ts'
 import {CONFIG_OPTION, OPTIONS} from '../../src/config/options.ts'
+import {AUDIT_ROWS} from '../../src/core/audit.ts'
 import {ERROR_CODES} from '../../src/core/error-codes.ts'
 import {JOB_FIELD_LIST} from '../../src/core/job-fields.ts'
 import {END_REASONS} from '../../src/core/execution.ts'
@@ -27,7 +28,7 @@ const SECTIONS = [
 ] as const
 
 interface Table {
-  /** File in docs/reference. */
+  /** File, seen from docs/reference. */
   readonly page: string
   /** Line of the page; the table is the first one below it. */
   readonly below: string
@@ -74,6 +75,11 @@ export const TABLES: readonly Table[] = [
     page: 'jobs.md',
     below: 'The reasons of executions:',
     rows: Object.entries(END_REASONS).map(([code, clause]) => tableRow([`\`${code}\``, clause])),
+  },
+  {
+    page: '../how-to/access.md',
+    below: '## Who changed what',
+    rows: Object.entries(AUDIT_ROWS).map(([action, done]) => tableRow([`\`${action}\``, done])),
   },
   ...SECTIONS.map(([below, tag]) => {
     const routes = ROUTES.described.filter((route) => route.tag === tag)

@@ -4,6 +4,8 @@
  */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
+import {AUDIT_ACTIONS, BELFRY} from '../../src/core/audit.ts'
+import {REFUSALS_EVERY_MS, RefusalLog} from '../../src/http/security/refusals.ts'
 import type {AuditEntryJson} from '../../src/wire/audit.ts'
 import type {Reply} from './harness.ts'
 import {definition, type LockedApi, startLockedApi, TEAM_A, upload} from './tokens.ts'
@@ -152,6 +154,9 @@ const EXEMPT: Readonly<Record<string, string>> = {
   'POST /v1/resume': 'needs a store that was put back; a case of the store',
 }
 
+/** Actions that the tests above the last one found in the log. */
+const RECORDED = new Set<string>()
+
 /** An API with a management token called `ann`, and the calls of tokens. */
 async function startAudited(t: Parameters<typeof startLockedApi>[0]) {
   const locked = await startLockedApi(t)
@@ -163,6 +168,7 @@ async function startAudited(t: Parameters<typeof startLockedApi>[0]) {
 async function entries({admin}: LockedApi, query = ''): Promise<AuditEntryJson[]> {
   const reply = await admin.call('GET', `/v1/audit${query}`)
   assert.equal(reply.status, 200, reply.text)
+  for (const {action} of reply.json as AuditEntryJson[]) RECORDED.add(action)
   return reply.json
 }
 
@@ -338,4 +344,36 @@ test('secrets of tokens are nowhere in the log', async (t) => {
   await locked.admin.call('DELETE', `/v1/acl/tokens/${ann.accessor}`)
   const {text} = await locked.admin.call('GET', '/v1/audit')
   for (const hidden of [secret, ann.secret]) assert(!text.includes(hidden))
+})
+
+test('tokens of agents are recorded when a node binds or gets one', async (t) => {
+  const {locked} = await startAudited(t)
+  const use = {actor: BELFRY, mayReplace: false} as const
+  const {accessor} = await locked.token('agent')
+  await locked.api.store.bindToken({...use, accessor, node: {id: 'p-id', name: 'p'}})
+  const fleet = await locked.token('join')
+  const issued = {accessor: 'of-q', digest: 'digest-of-q'}
+  const node = {id: 'q-id', name: 'q'}
+  await locked.api.store.issueToken({...use, accessor: fleet.accessor, node, issued})
+  const [second, first] = (await entries(locked, '?action=token&actor=belfry')).map(
+    ({action}) => action,
+  )
+  assert.deepEqual([first, second], ['token.bind', 'token.issue'])
+})
+
+test('a refused access is recorded', async (t) => {
+  let log: RefusalLog | null = null
+  const locked = await startLockedApi(t, {onRefused: (refused) => log?.record(refused)})
+  log = new RefusalLog(locked.api)
+  log.start()
+  t.after(() => log?.stop())
+  const reader = await locked.token('read')
+  await reader.call('DELETE', '/v1/jobs/x')
+  await locked.api.clock.advance(REFUSALS_EVERY_MS)
+  const [entry] = await entries(locked, '?result=refused')
+  assert.equal(entry!.action, 'access.refused')
+})
+
+test('every action is recorded by a test above, and no other', () => {
+  assert.deepEqual([...RECORDED].toSorted(), AUDIT_ACTIONS.toSorted())
 })
