@@ -77,7 +77,7 @@ class Agent implements RunningAgent {
   readonly #log: Log
   readonly #done = Promise.withResolvers<number>()
   readonly reload: (loaded: LoadedAgentConfig) => void
-  /** Used for each new connection. */
+  /** Credentials of the next connection. */
   #credentials: Pick<AgentConfig, 'token' | 'ca'>
   #metrics: AgentMetrics | null = null
   readonly #closers = new Closers()
@@ -148,7 +148,7 @@ class Agent implements RunningAgent {
   async #stop(): Promise<void> {
     this.#link?.leaving()
     if (this.#runner !== null) {
-      // Nothing new is claimed from the first moment on, so a force stop finds everything that runs.
+      // The drain claims nothing from its first moment on, so a force stop finds everything that runs.
       await Promise.all([this.#runner.drain(this.#config.graceMs), this.#announce('leaving')])
       const {waitingCount} = this.#results
       // An agent with results does not leave: a leader would end their executions as `lost`.
@@ -312,7 +312,7 @@ class Agent implements RunningAgent {
       ...parts,
       random: this.#random,
       wakeup: this.#wakeup,
-      // The server notifies its agents.
+      // Agents poll less often than servers: their server notifies them.
       limits: {...limits, pollMs: limits.agentPollMs},
       nodeId,
       incarnation,
@@ -342,7 +342,7 @@ class Agent implements RunningAgent {
     this.forceStop()
   }
 
-  /** Best effort: without it the failure detector finds out. A replaced incarnation announces nothing. */
+  /** Best effort: otherwise the failure detector finds out. A replaced incarnation announces nothing. */
   async #announce(status: 'leaving' | 'left'): Promise<void> {
     this.#status = status
     if (this.#isReplaced) return

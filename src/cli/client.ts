@@ -19,7 +19,7 @@ export interface CallOptions {
   readonly headers?: Readonly<Record<string, string>>
   /** Sends an `Idempotency-Key`: a lost request is repeated at the next server, and done once. */
   readonly once?: true
-  /** Send it to the server that replied last only. */
+  /** Sends the request only to the server that replied last. */
   readonly sameServer?: true
   /** Subject of warnings, if a command sends several requests. */
   readonly about?: string
@@ -47,7 +47,7 @@ const REPLY_TIMEOUT_MS = 40_000
 export const LONG_TIMEOUT_MS = 660_000
 /** Three keep-alives of a stream. */
 export const STREAM_TIMEOUT_MS = 45_000
-/** More servers than a cluster has. */
+/** Exceeds the servers of any cluster. */
 const SERVERS_MAX = 20
 /** A longer error message is truncated. */
 const MESSAGE_LENGTH_MAX = 2_000
@@ -57,7 +57,7 @@ export class Client {
   readonly #servers: readonly string[]
   readonly #token: TokenChoice | null
   readonly #options: ClientOptions
-  /** The server that replied last: the others were not reachable. */
+  /** Index of the server that replied last: those before it were not reachable. */
   #current = 0
 
   /**
@@ -98,7 +98,7 @@ export class Client {
   /** `call` with a response that is streamed. */
   async open(method: string, path: string, options: CallOptions = {}): Promise<Response> {
     const headers: Record<string, string> = {
-      // The structured form of errors, where there is one.
+      // Asks for the structured form of errors, where there is one.
       accept: 'application/json, application/problem+json, text/plain;q=0.9',
       ...options.headers,
     }

@@ -16,7 +16,7 @@ import {oneOf} from './values.ts'
 const TIMEOUT_MS = 1_000
 /** A shell lists no more in a useful way. */
 const NAMES_MAX = 200
-/** Other names would need quotes, which differ between shells. */
+/** Names that need no quotes, which differ between shells. */
 const PLAIN_NAME = /^[\w.@:/+-]+$/
 
 const SHELLS = ['bash', 'zsh', 'fish'] as const
@@ -69,7 +69,7 @@ export function addCompletionCommands(
     })
 }
 
-/** Words that may take the place of the last of `words`, which may be empty. */
+/** Completions of the last of `words`, which may be empty. */
 async function candidates(
   program: Command,
   words: readonly string[],
@@ -141,7 +141,7 @@ type Lookup = (client: Session['client'], start: string, job: string) => Promise
 
 const QUICKLY = {timeoutMs: TIMEOUT_MS}
 
-/** Names that exist on the server, by the argument that takes them. `job`: the operand before. */
+/** Names that exist on the server, by the argument that takes them. `job`: the previous operand. */
 const LOOKUPS: Readonly<Record<string, Lookup>> = {
   job: async (client, start) => {
     const query = {q: start, _end: NAMES_MAX}
@@ -165,7 +165,7 @@ const LOOKUPS: Readonly<Record<string, Lookup>> = {
 }
 
 /**
- * Kind of name that the next operand of a command is; `undefined` = nothing that has a name on the server.
+ * Lookup of the names that the next operand of a command may be; `undefined` = the server has no such names.
  */
 function lookupOf(command: Command, operands: number): Lookup | undefined {
   const {registeredArguments: all} = command

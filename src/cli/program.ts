@@ -71,7 +71,7 @@ function misspelt({env, serverCommand, agentCommand}: CliContext): readonly stri
   })
 }
 
-/** Width in a pipe, which has none. */
+/** Width of the help in a pipe, which has none. */
 const HELP_WIDTH = 80
 
 /** Runs one command and returns the exit code. Throws unexpected errors. */

@@ -5,12 +5,12 @@ export const FINAL_STATUSES = ['succeeded', 'failed', 'timed_out', 'cancelled', 
 export type FinalStatus = (typeof FINAL_STATUSES)[number]
 export type ExecutionStatus = 'pending' | 'running' | FinalStatus
 
-/** Limits on the stored output of one execution: its last bytes are kept, */
+/** Last bytes that are stored of an output. */
 export const OUTPUT_KEPT_BYTES = 256 * 1024
-/** and, of a longer output, also its first bytes. */
+/** First bytes that are stored of a longer output, before the last ones. */
 export const OUTPUT_START_BYTES = 16 * 1024
 
-/** Identity of an execution: unique by all three. */
+/** Identity of an execution: all three fields together. */
 export interface ExecutionKey {
   readonly group: number
   readonly node: string

@@ -9,7 +9,7 @@ export interface Finding {
   readonly field: string
   /** Sentence without the field and the final period. */
   readonly problem: string
-  /** The error code of this fault alone, where a client needs to know it. `field_unknown`: see `strict`. */
+  /** Error code, if a client has to tell this fault from others. `field_unknown`: see `strict`. */
   readonly code?: 'parent_unknown' | 'field_unknown'
 }
 

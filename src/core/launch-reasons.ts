@@ -7,7 +7,10 @@ import {LAUNCH_CAUSES, type LaunchCause} from './launch-record.ts'
 interface ReasonRow {
   /** Markdown, with links as in docs/reference/jobs.md. */
   readonly means: string
-  /** Decision that a leader makes for this reason, and of which launches: `belfry_launches_total`. */
+  /**
+   * Decision that a leader makes for this reason, and the causes of such launches: labels of
+   * `belfry_launches_total`.
+   */
   readonly decides?: {
     readonly decision: 'skipped' | 'missed'
     readonly causes: readonly LaunchCause[]

@@ -87,7 +87,7 @@ export class Leadership implements Service {
   }
 
   start(): void {
-    // A leader renews: its connection may be lost, and candidates notice that.
+    // A leader that is woken renews: its connection may be lost, and candidates notice that.
     this.#unsubscribe = this.#options.wakeup.subscribe('lead', () => this.#loop.wake())
     this.#loop.start()
   }
@@ -139,7 +139,8 @@ export class Leadership implements Service {
     this.#watched = null
     this.#acquiredTerm = lease.term
     const trustMs = this.#trustLeftMs(sentAt)
-    // Too slow to be trusted: the next round acquires again. Stopped meanwhile: `stop` resigns the lease.
+    // A lease that arrived too late is not trusted: the next round acquires again. If this node was stopped
+    // meanwhile, `stop` resigns it.
     if (trustMs <= 0 || this.#stopped) return
     const onTermOver = () => {
       if (this.#term?.number === lease.term) void this.#end('term over')

@@ -125,7 +125,7 @@ export const JOB_STATUSES = ['success', 'failed', 'partially_failed', 'untrigger
 /** Rows in one response, except for jobs: clients of this API expect the complete list of them. */
 export const PAGE_ROWS_MAX = 1_000
 
-/** Rows `start` (inclusive) to `end` (exclusive); `end` `null` = to the last. */
+/** Rows from `start` to before `end`; `null` = to the last. */
 interface Rows {
   readonly start: number
   readonly end: number | null
@@ -192,7 +192,7 @@ export const PLANNED_COUNT = {minimum: 1, maximum: 100, default: 10}
 const PLANNED_BOUND =
   'A time with offset; a date, or a date and time without offset, is in the time zone of the schedule.'
 
-/** Which planned times. */
+/** Parameters that choose planned times. */
 export const PlannedQuery = {
   count: Type.Optional(
     Type.Integer({

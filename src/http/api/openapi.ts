@@ -93,7 +93,7 @@ async function generate(routes: readonly DescribedRoute[], version: string): Pro
   return completed(app.swagger()) as object
 }
 
-/** Parts that the generator cannot write, or not from our schemas. Copies everything: schemas are shared. */
+/** Adds what the generator cannot write, or not from our schemas. Copies every part: schemas are shared. */
 function completed(part: unknown): unknown {
   if (Array.isArray(part)) return part.map(completed)
   if (!isObject(part)) return part

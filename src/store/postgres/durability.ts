@@ -44,7 +44,7 @@ export function* readDurability(hosts: number): Query<EngineDurability> {
     schemaVersion: schema!.version,
     engineVersion: engineVersion.split(' ')[0] ?? engineVersion,
     durability: {...known, standbys: describeStandbys(standbys)},
-    warnings: warningsOf(known, standbys, hosts),
+    warnings: [...warningsOf(known, standbys, hosts)],
   }
 }
 
@@ -58,7 +58,7 @@ function describeStandbys(standbys: readonly StandbyRow[]): string {
   return [...counts].map(([state, count]) => `${count} ${state}`).join(', ')
 }
 
-function* problems(
+function* warningsOf(
   settings: Omit<SettingsRow, 'server_version'>,
   standbys: readonly StandbyRow[],
   hosts: number,
@@ -82,8 +82,4 @@ function* problems(
   const isHidden = standbys.some(({sync_state: state}) => state === null)
   if (names !== '' && !isSeen && !isHidden)
     yield 'no synchronous standby is connected: writes wait until one is'
-}
-
-function warningsOf(...given: Parameters<typeof problems>): string[] {
-  return [...problems(...given)]
 }

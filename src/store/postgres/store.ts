@@ -45,7 +45,7 @@ const CONNECTIONS: Connections = {
   writes: SHARED_QUEUES.length,
   reads: {services: 3, nodes: 2, requests: 4, lists: 2},
 }
-/** Lists that wait for a session: a longer wait than theirs would end with their deadline. */
+/** Lists that may wait for a session: those behind them would miss their deadline. */
 const LISTS_WAITING_MAX = 8
 
 interface Connections {
@@ -150,16 +150,10 @@ function assemble(
   const {connections = CONNECTIONS} = options
   const limits = {outputKeptBytes: outputKeptBytes ?? DEFAULT_LIMITS.outputKeptBytes}
   const parts = {primary, statements, time, limits, clock}
-  const pool = (kind: SessionKind, sessionsMax: number) =>
-    new SessionPool({primary, kind, sessionsMax, clock})
+  const pool = (kind: SessionKind, sessionsMax: number, onSessionEnd = () => {}) =>
+    new SessionPool({primary, kind, sessionsMax, clock, onSessionEnd})
   const pools = {
-    lease: new SessionPool({
-      primary,
-      kind: LEASE,
-      sessionsMax: 1,
-      clock,
-      onSessionEnd: onLeaseSessionEnd,
-    }),
+    lease: pool(LEASE, 1, onLeaseSessionEnd),
     members: pool(MEMBERS, 1),
     writes: pool(WRITE, connections.writes),
   }

@@ -22,7 +22,7 @@ import {
 } from '../rows.ts'
 
 interface StuckRow extends ExecutionRow {
-  /** This and the next two: `null` = the node is no member. */
+  /** Status, `runs` and heartbeat are `null` if the node is no member. */
   readonly member_status: MemberStatus | null
   readonly member_runs: number | null
   readonly member_heartbeat_at: number | null
@@ -49,7 +49,7 @@ const OF_GONE_NODES = `SELECT ${STUCK_COLUMNS} FROM members m
 /** Pending executions read for one page: some milliseconds. */
 const VISITED_MAX = 2_000
 
-/** No execution is due before. */
+/** Instant before which no execution is due. */
 const NEVER = Number.MIN_SAFE_INTEGER
 
 const BEFORE_ALL: StuckPosition = {group: 0, slot: 0, attempt: 0}
@@ -88,7 +88,7 @@ export function* loadStuck(
   return {now: tx.now, executions: stuck, next}
 }
 
-/** Read first: to find none of their executions, PostgreSQL could read all that is pending. */
+/** Checked first: PostgreSQL could read all that is pending to find none of their executions. */
 function* hasWorkOfGoneNodes(): Query<boolean> {
   const gone = yield* all<{id: string}>(`SELECT m.id FROM members m WHERE ${IS_GONE}`)
   const found = yield* oneEach(

@@ -24,14 +24,14 @@ const DUE = `${SELECT_PLANNED_JOB} WHERE j.next_at <= ? AND (j.next_at, j.id) > 
   AND NOT EXISTS (SELECT 1 FROM meta WHERE key = '${FIRING_PAUSED}')
   ORDER BY j.next_at, j.id LIMIT ?`
 
-/** Row if more jobs are due than a number. Reads only an index. */
+/** Returns a row if more jobs are due than the offset. Reads only an index. */
 const MANY_DUE = `SELECT 1 AS found FROM jobs WHERE next_at <= ? AND (next_at, id) > (?, ?)
   ORDER BY next_at, id LIMIT 1 OFFSET ?`
 
 /**
- * Open launches of a job with an execution that has not started; a limit bounds the count. The executions are
- * found by their launch: with statistics from a quiet time, PostgreSQL would read all that is pending for
- * each launch, but it does not use an index of what is pending for an expression.
+ * Open launches of a job with an execution that has not started; a limit bounds the count. The expression
+ * `e.status || ''` prevents a bad plan: with statistics from a quiet time, PostgreSQL would read the index of
+ * all that is pending for each launch. It uses no such index for an expression.
  */
 export const QUEUED = `SELECT count(*) AS queued FROM (SELECT 1 AS found FROM launches l
   WHERE l.job_name = ? AND l.open = 1 AND EXISTS (SELECT 1 FROM executions e
@@ -44,10 +44,10 @@ export function* loadDue(
   {limit, after, queuedMax = 0, burstMin = null}: Parameters<LeaderStore['loadDue']>[0],
 ): Query<DueWork> {
   const {nextAt, id} = after ?? BEFORE_ALL
-  const [settings, rows, isMany, next] = yield* together(
+  const [settings, rows, isBurst, next] = yield* together(
     launchSettings(),
     all<PlannedJobRow>(DUE, [tx.now, nextAt, id, limit]),
-    isManyDue([tx.now, nextAt, id], burstMin),
+    hasBurst([tx.now, nextAt, id], burstMin),
     one<{next_at: number | null}>(`SELECT min(next_at) AS next_at FROM jobs WHERE next_at > ?`, [
       tx.now,
     ]),
@@ -72,19 +72,19 @@ export function* loadDue(
     }),
     damaged,
     nextDueAt: next?.next_at ?? null,
-    isBurst: isMany,
+    isBurst,
     next: last === undefined ? null : {nextAt: last.next_at!, id: last.id},
   }
 }
 
-function* isManyDue(from: Values, burstMin: number | null): Query<boolean> {
+function* hasBurst(from: Values, burstMin: number | null): Query<boolean> {
   if (burstMin === null) return false
   return (yield* one(MANY_DUE, [...from, burstMin])) !== null
 }
 
 /**
- * Newer planned times of a job that wait as well and are missed; a limit bounds the count. The expression is
- * that of `QUEUED`: they are found by their job.
+ * Newer planned times of a job that wait as well and are missed; a limit bounds the count. As in `QUEUED`, an
+ * expression instead of the column keeps PostgreSQL from an index of all that is pending.
  */
 export const NEWER_MISSED = `SELECT count(*) AS newer FROM (SELECT 1 AS found FROM launches
   WHERE job_id = ? AND cause = 'schedule' AND scheduled_at > ? AND scheduled_at < ?
