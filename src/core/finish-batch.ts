@@ -13,13 +13,16 @@ import {
 } from './execution.ts'
 import {
   countFinish,
+  countLaunch,
   decideFinish,
   type FinishDecision,
   isNodeDeath,
+  type JobTrend,
   launchStatus,
+  wasCancelled,
 } from './finish.ts'
 import type {JobCounters, JobStatus} from './job.ts'
-import type {LaunchRecord} from './launch-record.ts'
+import type {LaunchRecord, LaunchStatus} from './launch-record.ts'
 
 const DAY_MS = 86_400_000
 
@@ -53,6 +56,7 @@ export interface BatchJob {
   status: JobStatus
   /** Launch that set `status`. */
   statusGroup: number
+  trend: JobTrend
   /** False once deleted, also by this batch. */
   live: boolean
   changed: boolean
@@ -62,11 +66,11 @@ export interface BatchJob {
   quarantinedBy: number | null
 }
 
-/** A launch that succeeded: every dependent of its job gets a launch. */
-export interface SucceededLaunch {
-  readonly jobName: string
-  readonly group: number
-  /** Filled in when the dependents are loaded; the returned outcome shares this list. */
+/** A launch that closed: every dependent of its job is launched, or gets a row that says why it is not. */
+export interface LaunchEnd {
+  readonly launch: LaunchRecord
+  readonly status: LaunchStatus
+  /** Jobs that launch next. Filled in when they are loaded; the returned outcome shares this list. */
   readonly dependents: string[]
 }
 
@@ -113,7 +117,7 @@ export interface ClosedLaunch {
 export class FinishBatch {
   readonly launches = new Map<number, BatchLaunch>()
   readonly jobs = new Map<number, BatchJob>()
-  readonly successes: SucceededLaunch[] = []
+  readonly ended: LaunchEnd[] = []
   readonly removed: ExecutionKey[] = []
   /** Finished executions by day; the key is midnight UTC. */
   readonly days = new Map<number, {success: number; failed: number}>()
@@ -285,28 +289,29 @@ export class FinishBatch {
     return {key, notBefore}
   }
 
-  /** Closes a launch without pending or running executions, and sets the status of its job. */
+  /** Closes a launch without pending or running executions, and sets the status and trend of its job. */
   #closeIfDone(launch: BatchLaunch, job: BatchJob): ClosedLaunch | null {
     if (launch.hasOpenRest) return null
-    const status = launchStatus(launch.executions.map(({record}) => record))
-    if (status === null || !launch.record.open) return null
-    launch.record = {...launch.record, open: false}
+    const executions = launch.executions.map(({record}) => record)
+    const jobStatus = launchStatus(executions)
+    if (jobStatus === null || !launch.record.open) return null
+    const status = wasCancelled(executions) ? 'cancelled' : jobStatus
+    launch.record = {...launch.record, open: false, status, closedAt: this.#now}
     launch.changed = true
     const {group} = launch.record
     // An older launch that ends late does not replace the status of a newer one.
     if (group >= job.statusGroup) {
-      job.status = status
+      job.status = jobStatus
       job.statusGroup = group
+      job.trend = countLaunch(job.trend, status, executions, this.#now)
       job.changed = true
     }
     const dependents: string[] = []
-    if (status === 'success') {
-      this.successes.push({jobName: job.name, group, dependents})
-      if (job.ephemeral) {
-        job.keptGroup = group
-        job.live = false
-      }
+    this.ended.push({launch: launch.record, status, dependents})
+    if (status === 'success' && job.ephemeral) {
+      job.keptGroup = group
+      job.live = false
     }
-    return {status, dependents}
+    return {status: jobStatus, dependents}
   }
 }

@@ -4,9 +4,9 @@
  * finish together could each believe that the other still runs.
  */
 import {backoffMs} from '../lib/backoff.ts'
-import type {ExecutionRecord, ExecutionStatus, FinalStatus} from './execution.ts'
+import type {ExecutionRecord, FinalStatus} from './execution.ts'
 import type {JobCounters, JobStatus} from './job.ts'
-import type {LaunchRecord} from './launch-record.ts'
+import type {LaunchRecord, LaunchStatus} from './launch-record.ts'
 import type {MemberRecord} from './node.ts'
 
 /**
@@ -177,17 +177,68 @@ export function decideFinish(input: FinishInput): FinishDecision {
 export function launchStatus(
   executions: readonly Pick<ExecutionRecord, 'slot' | 'attempt' | 'status'>[],
 ): Exclude<JobStatus, ''> | null {
-  const last = new Map<number, {attempt: number; status: ExecutionStatus}>()
+  if (executions.some(({status}) => status === 'pending' || status === 'running')) return null
+  const last = lastAttempts(executions)
+  const succeeded = last.filter(({status}) => status === 'succeeded').length
+  if (succeeded === last.length) return 'success'
+  return succeeded === 0 ? 'failed' : 'partially_failed'
+}
+
+/** True for a launch that a person cancelled: each slot that did not succeed ended so. */
+export function wasCancelled(
+  executions: readonly Pick<ExecutionRecord, 'slot' | 'attempt' | 'status'>[],
+): boolean {
+  const unsuccessful = lastAttempts(executions).filter(({status}) => status !== 'succeeded')
+  return unsuccessful.length > 0 && unsuccessful.every(({status}) => status === 'cancelled')
+}
+
+/** The last attempt of each slot. */
+function lastAttempts<Attempt extends Pick<ExecutionRecord, 'slot' | 'attempt'>>(
+  executions: readonly Attempt[],
+): Attempt[] {
+  const last = new Map<number, Attempt>()
   for (const execution of executions) {
-    if (execution.status === 'pending' || execution.status === 'running') return null
     const known = last.get(execution.slot)
     if (known === undefined || known.attempt < execution.attempt)
       last.set(execution.slot, execution)
   }
-  let succeeded = 0
-  for (const {status} of last.values()) if (status === 'succeeded') succeeded += 1
-  if (succeeded === last.size) return 'success'
-  return succeeded === 0 ? 'failed' : 'partially_failed'
+  return [...last.values()]
+}
+
+/** The newest launches of a job, in three numbers. */
+export interface JobTrend {
+  /** Launches in a row that ended `failed` or `partially_failed`. */
+  readonly failStreak: number
+  /** When the first of them closed; `null` = the streak is 0. */
+  readonly failingSince: number | null
+  /** Moving mean of the durations of successful launches; `null` = none succeeded yet. */
+  readonly typicalMs: number | null
+}
+
+/** A fifth: five launches of a new length make most of the mean, one that is odd does not. */
+const TYPICAL_WEIGHT = 0.2
+
+/** Adds a closed launch. One that a person cancelled says nothing about the job. */
+export function countLaunch(
+  trend: JobTrend,
+  status: LaunchStatus,
+  executions: readonly Pick<ExecutionRecord, 'startedAt' | 'finishedAt'>[],
+  now: number,
+): JobTrend {
+  if (status === 'cancelled') return trend
+  if (status !== 'success') {
+    return {
+      ...trend,
+      failStreak: trend.failStreak + 1,
+      failingSince: trend.failingSince ?? now,
+    }
+  }
+  const startedAt = Math.min(...executions.map((each) => each.startedAt ?? now))
+  const finishedAt = Math.max(...executions.map((each) => each.finishedAt ?? now))
+  const tookMs = Math.max(0, finishedAt - startedAt)
+  const {typicalMs} = trend
+  const mean = typicalMs === null ? tookMs : typicalMs + (tookMs - typicalMs) * TYPICAL_WEIGHT
+  return {failStreak: 0, failingSince: null, typicalMs: Math.round(mean)}
 }
 
 /** Adds one finished execution to the job's counters. Times only move forward. */

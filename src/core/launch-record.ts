@@ -12,6 +12,9 @@ export type LaunchCause = (typeof LAUNCH_CAUSES)[number]
  */
 export type LaunchDecision = 'pending' | 'launched' | 'skipped' | 'missed'
 
+/** How a launch ended. `cancelled`: a person cancelled every slot that did not succeed. */
+export type LaunchStatus = 'success' | 'failed' | 'partially_failed' | 'cancelled'
+
 /** Instants in ms since the epoch, by the store's clock. */
 export interface LaunchRecord {
   /** The launch number: below 2^53, increasing, never reused. */
@@ -37,7 +40,7 @@ export interface LaunchRecord {
   readonly term: number | null
   /** Requested with `force`: ignores `forbid`. */
   readonly forced: boolean
-  /** The parent's launch that succeeded, for cause `parent`. */
+  /** The parent's launch, for cause `parent`. */
   readonly parentGroup: number | null
   /** True while the row, one of its executions or a retry is pending or running. */
   readonly open: boolean
@@ -45,6 +48,12 @@ export interface LaunchRecord {
   readonly retriesEnded: boolean
   /** Number of its executions lost because their node died. */
   readonly nodeDeaths: number
+  /** `null` = open, not launched, or closed by an earlier release. */
+  readonly status: LaunchStatus | null
+  /** When the store closed it; `null` as for `status`. */
+  readonly closedAt: number | null
+  /** The launch that began the chain; `null` = this one. */
+  readonly rootGroup: number | null
 }
 
 /** The node for one slot of a launch. */

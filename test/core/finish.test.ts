@@ -4,6 +4,7 @@ import {describe, it} from 'node:test'
 import type {FinalStatus} from '../../src/core/execution.ts'
 import {
   countFinish,
+  countLaunch,
   decideFinish,
   isReleasable,
   isSameEnd,
@@ -13,6 +14,7 @@ import {
   outageOf,
   reportedTimes,
   type FinishInput,
+  wasCancelled,
 } from '../../src/core/finish.ts'
 import {aLaunch, aNode, anExecution, NOON} from '../support/fixtures.ts'
 
@@ -212,6 +214,37 @@ describe('the status of a launch', () => {
       assert.equal(launchStatus(executions.map(({record}) => record)), status)
     })
   }
+})
+
+describe('a cancelled launch', () => {
+  const ended = (...statuses: FinalStatus[]) =>
+    statuses.map((status, slot) => anExecution().with({slot, status}).record)
+
+  it('is one whose slots all succeeded or were cancelled, one at least', () => {
+    assert.equal(wasCancelled(ended('cancelled', 'succeeded')), true)
+    assert.equal(wasCancelled(ended('cancelled', 'failed')), false)
+    assert.equal(wasCancelled(ended('succeeded')), false)
+  })
+})
+
+describe('the trend of a job', () => {
+  const none = {failStreak: 0, failingSince: null, typicalMs: null}
+  const took = (ms: number) => [{startedAt: NOON, finishedAt: NOON + ms}]
+
+  it('counts launches in a row that ended badly, since the first of them', () => {
+    let trend = countLaunch(none, 'failed', took(1), NOON)
+    trend = countLaunch(trend, 'cancelled', took(1), NOON + 1)
+    trend = countLaunch(trend, 'partially_failed', took(1), NOON + 2)
+    assert.deepEqual(trend, {failStreak: 2, failingSince: NOON, typicalMs: null})
+    assert.deepEqual(countLaunch(trend, 'success', took(7), NOON + 3), {...none, typicalMs: 7})
+  })
+
+  it('moves the typical duration a fifth of the way to each new one, from start to last end', () => {
+    const first = countLaunch(none, 'success', took(1_000), NOON)
+    assert.equal(countLaunch(first, 'success', took(2_000), NOON).typicalMs, 1_200)
+    const nodes = [...took(300), {startedAt: NOON + 100, finishedAt: NOON + 500}]
+    assert.equal(countLaunch(none, 'success', nodes, NOON).typicalMs, 500)
+  })
 })
 
 describe('the counters', () => {

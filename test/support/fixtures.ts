@@ -220,6 +220,9 @@ const PLAIN_LAUNCH: LaunchRecord = {
   open: true,
   retriesEnded: false,
   nodeDeaths: 0,
+  status: null,
+  closedAt: null,
+  rootGroup: null,
 }
 
 export class LaunchFixture {

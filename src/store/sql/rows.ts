@@ -2,7 +2,12 @@
 import type {ExecutionKey, ExecutionRecord, ExecutionStatus} from '../../core/execution.ts'
 import type {JobRecord, JobSpec, JobStatus, PlannedJob} from '../../core/job.ts'
 import {specOf} from '../../core/job-fields.ts'
-import type {LaunchCause, LaunchDecision, LaunchRecord} from '../../core/launch-record.ts'
+import type {
+  LaunchCause,
+  LaunchDecision,
+  LaunchRecord,
+  LaunchStatus,
+} from '../../core/launch-record.ts'
 import type {MemberRecord, MemberStatus} from '../../core/node.ts'
 import type {Values} from './query.ts'
 
@@ -118,11 +123,14 @@ export interface LaunchRow {
   readonly open: number
   readonly retries_ended: number
   readonly node_deaths: number
+  readonly launch_status: LaunchStatus | null
+  readonly closed_at: number | null
+  readonly root_group: number | null
 }
 
 export const LAUNCH_COLUMNS = `group_id, job_id, job_name, cause, decision, reason, scheduled_at,
   scheduled_until, planned_count, stored_at, decided_at, term, forced, parent_group, open,
-  retries_ended, node_deaths`
+  retries_ended, node_deaths, launch_status, closed_at, root_group`
 
 export function launchOf(row: LaunchRow): LaunchRecord {
   return {
@@ -143,11 +151,14 @@ export function launchOf(row: LaunchRow): LaunchRecord {
     open: row.open === 1,
     retriesEnded: row.retries_ended === 1,
     nodeDeaths: row.node_deaths,
+    status: row.launch_status,
+    closedAt: row.closed_at,
+    rootGroup: row.root_group,
   }
 }
 
 export const INSERT_LAUNCH = `INSERT INTO launches (${LAUNCH_COLUMNS})
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 /** Values in the order of `LAUNCH_COLUMNS`. */
 export function launchValues(launch: LaunchRecord): Values {
@@ -169,6 +180,9 @@ export function launchValues(launch: LaunchRecord): Values {
     launch.open ? 1 : 0,
     launch.retriesEnded ? 1 : 0,
     launch.nodeDeaths,
+    launch.status,
+    launch.closedAt,
+    launch.rootGroup,
   ]
 }
 

@@ -7,7 +7,7 @@ import type {FinalStatus} from '../../../src/core/execution.ts'
 import type {JobRecord, JobSpec, PlannedJob} from '../../../src/core/job.ts'
 import type {StoredLaunch} from '../../../src/core/launch-record.ts'
 import type {MemberStatus} from '../../../src/core/node.ts'
-import type {ExecutionQuery} from '../../../src/ports/history-store.ts'
+import type {ExecutionQuery, LaunchView} from '../../../src/ports/history-store.ts'
 import type {JobQuery, SubmitRequest, SubmitResult} from '../../../src/ports/job-store.ts'
 import type {DecidedLaunch} from '../../../src/ports/leader-store.ts'
 import type {
@@ -148,6 +148,13 @@ export class Scene {
     const result = await this.trySubmit(aSpec(name, over))
     assert(result.kind === 'stored', `${name} is stored`)
     return result.job
+  }
+
+  /** Launches of the job, newest first. */
+  async launches(name: string): Promise<readonly LaunchView[]> {
+    const page = await this.store.launches(name, {start: 0, end: null, decision: null})
+    assert(page !== null, `${name} is stored`)
+    return page.rows
   }
 
   async job(name: string): Promise<JobRecord> {

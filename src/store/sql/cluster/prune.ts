@@ -7,7 +7,16 @@ import {EPHEMERAL_KEPT_MS} from '../jobs/delete-job.ts'
 import {IDEMPOTENCY_KEPT_MS} from '../jobs/idempotency.ts'
 import {fence} from './lease.ts'
 import {dropOutput, dropOutputOfLaunches, totalOutputBytes} from '../executions/output.ts'
-import {all, each, one, oneEach, type Query, type Transaction, type Values} from '../query.ts'
+import {
+  all,
+  each,
+  one,
+  oneEach,
+  type Query,
+  sendEach,
+  type Transaction,
+  type Values,
+} from '../query.ts'
 import {type ExecutionRow, keyOf} from '../rows.ts'
 import {tooOldAt} from './standstill.ts'
 
@@ -80,11 +89,17 @@ function* someLaunched({after, jobLimit}: PruneRequest): Query<Piece> {
   )
   const jobs = [...new Set(rows.map((row) => row.job_id))]
   // A join could make PostgreSQL read all jobs for each launch.
-  const live = yield* oneEach(
-    `SELECT 1 AS found FROM jobs WHERE id = ? AND deleted_at IS NULL`,
+  const found = yield* oneEach<{deleted_at: number | null}>(
+    `SELECT deleted_at FROM jobs WHERE id = ?`,
     jobs.map((id) => [id]),
   )
-  const ids = jobs.filter((_id, index) => live[index] !== null)
+  const ids = jobs.filter((_id, index) => found[index]?.deleted_at === null)
+  // A skipped row of a dependent is written without a lock on the job, which may be gone by then.
+  const ownerless = new Set(jobs.filter((_id, index) => found[index] === null))
+  yield* sendEach(
+    `DELETE FROM launches WHERE group_id = ? AND open = 0`,
+    rows.flatMap((row) => (ownerless.has(row.job_id) ? [[row.group_id]] : [])),
+  )
   return {ids, next: rows.at(-1)?.group_id ?? after, isLast: rows.length < jobLimit}
 }
 

@@ -12,6 +12,7 @@ import {softDelete} from '../jobs/delete-job.ts'
 import {type ExecutionKey, executionId, type FinalStatus} from '../../../core/execution.ts'
 import {type BatchExecution, type BatchJob, FinishBatch} from '../../../core/finish-batch.ts'
 import {applyChanges, loadJobs} from '../jobs/jobs.ts'
+import {writeDependents} from '../launches/dependents.ts'
 import {newLaunch} from '../launches/launch-rows.ts'
 import {dropOutput} from './output.ts'
 import {
@@ -60,6 +61,9 @@ interface FinishJobRow {
   readonly last_error: number | null
   readonly status: JobStatus
   readonly status_group: number
+  readonly fail_streak: number | null
+  readonly failing_since: number | null
+  readonly typical_ms: number | null
   readonly deleted_at: number | null
 }
 
@@ -86,7 +90,7 @@ export function* loadFinishBatch(tx: Transaction, ends: readonly BatchEnd[]): Qu
   const jobIds = [...new Set([...owners, ...dependents])].toSorted((a, b) => a - b)
   const jobs = yield* oneEach<FinishJobRow>(
     `SELECT id, name, retries, ephemeral, disabled, success_count, error_count, last_success,
-      last_error, status, status_group, deleted_at FROM jobs WHERE id = ?${tx.dialect.forUpdate}`,
+      last_error, status, status_group, fail_streak, failing_since, typical_ms, deleted_at FROM jobs WHERE id = ?${tx.dialect.forUpdate}`,
     jobIds.map((id) => [id]),
   )
   for (const row of jobs) if (row !== null) batch.jobs.set(row.id, batchJob(row))
@@ -132,6 +136,11 @@ function batchJob(row: FinishJobRow): BatchJob {
     },
     status: row.status,
     statusGroup: row.status_group,
+    trend: {
+      failStreak: row.fail_streak ?? 0,
+      failingSince: row.failing_since,
+      typicalMs: row.typical_ms,
+    },
     live: row.deleted_at === null,
     changed: false,
     keptGroup: null,
@@ -271,28 +280,31 @@ function batchExecution(row: ExecutionRow): BatchExecution {
 const END = `UPDATE executions SET status = ?, started_at = ?, finished_at = ?, exit_code = ?,
   reason = ?, output_head = ?, output_foot = ?, output_bytes = ?, late_result = ?,
   cancel_requested_at = ? WHERE ${BY_KEY}`
-const CLOSE = `UPDATE launches SET open = ?, retries_ended = ?, node_deaths = ? WHERE group_id = ?`
+const CLOSE = `UPDATE launches SET open = ?, retries_ended = ?, node_deaths = ?, launch_status = ?,
+  closed_at = ? WHERE group_id = ?`
 const COUNT = `UPDATE jobs SET success_count = ?, error_count = ?, last_success = ?, last_error = ?,
-  status = ?, status_group = ? WHERE id = ?`
+  status = ?, status_group = ?, fail_streak = ?, failing_since = ?, typical_ms = ? WHERE id = ?`
 
 export function* writeFinishBatch(tx: Transaction, batch: FinishBatch): Query<void> {
   yield* writeExecutions(batch)
   const launches = [...batch.launches.values()].filter(({changed}) => changed)
   yield* sendEach(
     CLOSE,
-    launches.map(({record: {open, retriesEnded, nodeDeaths, group}}) => {
-      return [open ? 1 : 0, retriesEnded ? 1 : 0, nodeDeaths, group]
+    launches.map(({record: {open, retriesEnded, nodeDeaths, status, closedAt, group}}) => {
+      return [open ? 1 : 0, retriesEnded ? 1 : 0, nodeDeaths, status, closedAt, group]
     }),
   )
   const jobs = [...batch.jobs.values()].filter(({changed}) => changed)
   yield* sendEach(
     COUNT,
-    jobs.map(({id, counters, status, statusGroup}) => {
+    jobs.map(({id, counters, status, statusGroup, trend}) => {
       const {successCount, errorCount, lastSuccess, lastError} = counters
-      return [successCount, errorCount, lastSuccess, lastError, status, statusGroup, id]
+      const {failStreak, failingSince, typicalMs} = trend
+      const counts = [successCount, errorCount, lastSuccess, lastError]
+      return [...counts, status, statusGroup, failStreak, failingSince, typicalMs, id]
     }),
   )
-  yield* launchDependents(tx, batch)
+  yield* writeDependents(tx, batch.ended)
   for (const job of jobs) {
     if (job.keptGroup !== null)
       yield* softDelete(tx, job.id, {why: 'ephemeral', keptGroup: job.keptGroup})
@@ -341,29 +353,6 @@ function* countDays(batch: FinishBatch): Query<void> {
       failed_count = statistics.failed_count + excluded.failed_count`,
     rows.map(([day, {success, failed}]) => [day, success, failed]),
   )
-}
-
-/** Inserts a request for each dependent of each successful launch; unique by (parent's launch, dependent). */
-function* launchDependents(tx: Transaction, batch: FinishBatch): Query<void> {
-  const {successes} = batch
-  if (successes.length === 0) return
-  const dependents = yield* each<{id: number; name: string}>(
-    `SELECT id, name FROM jobs WHERE parent = ? AND deleted_at IS NULL AND parent <> ''
-      ORDER BY name${tx.dialect.forUpdate}`,
-    successes.map(({jobName}) => [jobName]),
-  )
-  const due = dependents.flatMap((rows, index) => {
-    const success = successes[index]!
-    success.dependents.push(...rows.map(({name}) => name))
-    return rows.map((job) => ({job, parentGroup: success.group}))
-  })
-  if (due.length === 0) return
-  const groups = yield* tx.dialect.takeNumbers('launch', due.length)
-  const rows = due.map(({job, parentGroup}, index) => {
-    const row = {cause: 'parent', decision: 'pending', scheduledAt: tx.now, parentGroup} as const
-    return launchValues(newLaunch(job, groups[index]!, tx.now, row))
-  })
-  yield* sendEach(`${INSERT_LAUNCH} ON CONFLICT DO NOTHING`, rows)
 }
 
 /** Disables a job whose launches keep killing nodes, as an edit would, and adds a launch row that says so. */

@@ -56,8 +56,9 @@ export function* resetHistory(
   )
   yield* all(
     `UPDATE jobs SET success_count = 0, error_count = 0, last_success = NULL, last_error = NULL,
-      status = '', status_group = 0 WHERE id = ?`,
-    [job.id],
+      status = '', status_group = 0, fail_streak = NULL, failing_since = NULL, typical_ms = NULL,
+      reset_at = ? WHERE id = ?`,
+    [tx.now, job.id],
   )
   yield* recordChange(tx, {actor, action: 'job.reset', targetType: 'job', target: name})
   return yield* loadJob(name)

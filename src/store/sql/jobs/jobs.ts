@@ -10,7 +10,8 @@ import {checkRevision, type RevisionMatch} from '../../../core/submit.ts'
 import {assert} from '../../../lib/assert.ts'
 import type {ToggleResult} from '../../../ports/job-store.ts'
 import {recordChange} from '../access/audit.ts'
-import {retractPlanned, writePlanned} from '../launches/launch-rows.ts'
+import {writeDecided} from '../launches/dependents.ts'
+import {retractPlanned} from '../launches/launch-rows.ts'
 import {
   all,
   one,
@@ -92,7 +93,7 @@ export function* recordMissed(
   const planned = missed.flatMap(({job, rows}) => {
     return rows.length === 0 ? [] : [{job: {id: job.id, name: job.spec.name}, rows}]
   })
-  yield* writePlanned(tx, planned, null)
+  yield* writeDecided(tx, planned, null)
   yield* sendEach(
     `UPDATE jobs SET decided_until = ? WHERE id = ?`,
     planned.map(({job, rows}) => [rows.at(-1)!.scheduledUntil, job.id]),

@@ -44,6 +44,9 @@ export function newLaunch(
     open: fields.decision === 'pending' || fields.decision === 'launched',
     retriesEnded: false,
     nodeDeaths: 0,
+    status: null,
+    closedAt: null,
+    rootGroup: null,
     ...fields,
   }
 }
@@ -69,6 +72,8 @@ export interface PlannedRows {
 
 export interface WrittenRow {
   readonly launch: LaunchRecord
+  /** False = a row that was there now covers one more planned time, or was decided. */
+  readonly isNew: boolean
   readonly targets: StoredLaunch['targets']
 }
 
@@ -108,10 +113,11 @@ export function* writePlanned(
         const fields = decided(row, tx.now, term)
         last = newLaunch(job, groups[used]!, tx.now, {cause: 'schedule', ...fields})
         used += 1
-        inserted.set(last.group, {launch: last, targets: row.targets})
+        inserted.set(last.group, {launch: last, isNew: true, targets: row.targets})
       } else {
         last = merged
-        if (inserted.has(last.group)) inserted.set(last.group, {launch: last, targets: []})
+        if (inserted.has(last.group))
+          inserted.set(last.group, {launch: last, isNew: true, targets: []})
         else extended.set(last.group, last)
       }
     }
@@ -123,7 +129,8 @@ export function* writePlanned(
     fresh.map(({launch}) => launchValues(launch)),
   )
   yield* insertTargets(tx, fresh)
-  return [...[...extended.values()].map((launch) => ({launch, targets: []})), ...fresh]
+  const known = [...extended.values()].map((launch) => ({launch, isNew: false, targets: []}))
+  return [...known, ...fresh]
 }
 
 function extendValues(launch: LaunchRecord): Values {

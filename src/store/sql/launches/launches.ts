@@ -12,6 +12,7 @@ import type {Applied, DecidedLaunch, LeaderStore} from '../../../ports/leader-st
 import {recordChange} from '../access/audit.ts'
 import {findReply, storeReplies} from '../jobs/idempotency.ts'
 import {lockJob} from '../jobs/jobs.ts'
+import {skipDependents, writeDecided} from './dependents.ts'
 import {
   extendInto,
   firstOpen,
@@ -20,7 +21,6 @@ import {
   inTheWay,
   inTheWayOfRequests,
   type PlannedRows,
-  writePlanned,
   type WrittenRow,
 } from './launch-rows.ts'
 import {settingsRevision} from '../jobs/firing.ts'
@@ -167,7 +167,7 @@ function* applyDues(
     return 'applied'
   })
   yield* sendEach(MOVE_NEXT, moves)
-  const written = yield* writePlanned(tx, planned, term)
+  const written = yield* writeDecided(tx, planned, term)
   return {applied, decided: written.map(decidedLaunchOf)}
 }
 
@@ -209,6 +209,7 @@ function* applyRequests(
   /** Names of jobs launched by this call, which `inTheWayOfRequests` could not see. */
   const launchedNames = new Set<string>()
   const launched: WrittenRow[] = []
+  const notRun: LaunchRecord[] = []
   const applied: Applied[] = []
   const decided: DecidedLaunch[] = []
   for (const request of requests) {
@@ -226,12 +227,14 @@ function* applyRequests(
       }
       launchedNames.add(row.jobName)
       const now = {decision: 'launched', reason: '', decidedAt: tx.now, term} as const
-      const written = {launch: {...row, ...now}, targets: request.targets}
+      const written = {launch: {...row, ...now}, isNew: false, targets: request.targets}
       launched.push(written)
       decided.push(decidedLaunchOf(written))
     } else if (request.kind === 'skip') {
       const {decision, reason} = request
       const launch = yield* closePending(tx, {...row, decision, reason, decidedAt: tx.now, term})
+      // Merged into the row before it, it says nothing new to the dependents.
+      if (launch.group === row.group) notRun.push(launch)
       decided.push({launch, targets: []})
     } else if (request.reason !== row.reason) {
       // The wait for the new reason starts now.
@@ -251,6 +254,7 @@ function* applyRequests(
     launched.map(({launch}) => [tx.now, term, launch.group]),
   )
   yield* insertTargets(tx, launched)
+  yield* skipDependents(tx, notRun)
   return {applied, decided}
 }
 

@@ -1,0 +1,116 @@
+/**
+ * Rows of the dependents of a launch. One that succeeded gives each dependent a request; one that ended
+ * otherwise, or did not run, gives each a row that says so, and that row gives one to each of its own
+ * dependents. Written in the transaction that closes the launch, unique by (parent's launch, dependent).
+ */
+import type {LaunchEnd} from '../../../core/finish-batch.ts'
+import {reasonText} from '../../../core/launch-reasons.ts'
+import type {LaunchRecord, LaunchStatus} from '../../../core/launch-record.ts'
+import {each, type Query, sendEach, type Transaction} from '../query.ts'
+import {INSERT_LAUNCH, launchValues} from '../rows.ts'
+import {
+  type JobIdentity,
+  newLaunch,
+  type PlannedRows,
+  type WrittenRow,
+  writePlanned,
+} from './launch-rows.ts'
+
+const DEPENDENTS = `SELECT id, name FROM jobs WHERE parent = ? AND deleted_at IS NULL AND parent <> ''
+  ORDER BY name`
+const INSERT_ONCE = `${INSERT_LAUNCH} ON CONFLICT DO NOTHING`
+
+export function* writeDependents(tx: Transaction, ended: readonly LaunchEnd[]): Query<void> {
+  const isSuccess = ({status}: LaunchEnd) => status === 'success'
+  yield* requestDependents(tx, ended.filter(isSuccess))
+  const unsuccessful = ended.filter((end) => !isSuccess(end))
+  yield* skipDependents(
+    tx,
+    unsuccessful.map(({launch}) => launch),
+  )
+}
+
+/** Writes planned rows as `writePlanned`, and rows of the dependents of those that did not launch. */
+export function* writeDecided(
+  tx: Transaction,
+  planned: readonly PlannedRows[],
+  term: number | null,
+): Query<WrittenRow[]> {
+  const written = yield* writePlanned(tx, planned, term)
+  const notRun = written.filter(({launch: {decision}, isNew}) => {
+    return isNew && (decision === 'skipped' || decision === 'missed')
+  })
+  yield* skipDependents(
+    tx,
+    notRun.map(({launch}) => launch),
+  )
+  return written
+}
+
+/** Inserts a request for each dependent. */
+function* requestDependents(tx: Transaction, successes: readonly LaunchEnd[]): Query<void> {
+  if (successes.length === 0) return
+  const found = yield* each<JobIdentity>(
+    `${DEPENDENTS}${tx.dialect.forUpdate}`,
+    successes.map(({launch}) => [launch.jobName]),
+  )
+  const due = found.flatMap((jobs, index) => {
+    const {launch, dependents} = successes[index]!
+    dependents.push(...jobs.map(({name}) => name))
+    return jobs.map((job) => ({job, parent: launch}))
+  })
+  if (due.length === 0) return
+  const groups = yield* tx.dialect.takeNumbers('launch', due.length)
+  const rows = due.map(({job, parent}, index) => {
+    const row = {
+      cause: 'parent',
+      decision: 'pending',
+      scheduledAt: tx.now,
+      ...chain(parent),
+    } as const
+    return launchValues(newLaunch(job, groups[index]!, tx.now, row))
+  })
+  yield* sendEach(INSERT_ONCE, rows)
+}
+
+/** Inserts a skipped row for each dependent of launches that did not succeed, generation by generation. */
+export function* skipDependents(tx: Transaction, launches: readonly LaunchRecord[]): Query<void> {
+  let parents = launches
+  while (parents.length > 0) {
+    const found = yield* each<JobIdentity>(
+      DEPENDENTS,
+      parents.map(({jobName}) => [jobName]),
+    )
+    const due = found.flatMap((jobs, index) => jobs.map((job) => ({job, parent: parents[index]!})))
+    if (due.length === 0) return
+    const groups = yield* tx.dialect.takeNumbers('launch', due.length)
+    parents = due.map(({job, parent}, index) =>
+      newLaunch(job, groups[index]!, tx.now, {
+        cause: 'parent',
+        decision: 'skipped',
+        reason: whyNot(parent),
+        scheduledAt: tx.now,
+        decidedAt: tx.now,
+        ...chain(parent),
+      }),
+    )
+    yield* sendEach(INSERT_ONCE, parents.map(launchValues))
+  }
+}
+
+function chain({group, rootGroup}: LaunchRecord): Pick<LaunchRecord, 'parentGroup' | 'rootGroup'> {
+  return {parentGroup: group, rootGroup: rootGroup ?? group}
+}
+
+const ENDED: Readonly<Record<Exclude<LaunchStatus, 'success'>, string>> = {
+  failed: 'ended failed',
+  partially_failed: 'ended partially failed',
+  cancelled: 'was cancelled',
+}
+
+function whyNot({group, jobName, decision, reason, status}: LaunchRecord): string {
+  const parent = `launch ${group} of ${jobName}`
+  if (status !== null && status !== 'success')
+    return reasonText('parent_failed', `${parent} ${ENDED[status]}`)
+  return reasonText('parent_skipped', `${parent} was ${decision}: ${reason.split(':', 1)[0]}`)
+}
