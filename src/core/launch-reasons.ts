@@ -35,12 +35,6 @@ export const LAUNCH_REASONS = {
     means: 'The parent succeeded before `starts_at` or after `expires_at`',
     decides: {decision: 'skipped', causes: ['parent']},
   },
-  parent_failed: {
-    means: 'The launch of the parent ended without success',
-  },
-  parent_skipped: {
-    means: 'The parent did not run',
-  },
   max_lateness: {
     means: 'It was older than `max_lateness`',
     decides: {decision: 'missed', causes: ['schedule']},

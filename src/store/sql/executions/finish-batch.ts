@@ -90,7 +90,8 @@ export function* loadFinishBatch(tx: Transaction, ends: readonly BatchEnd[]): Qu
   const jobIds = [...new Set([...owners, ...dependents])].toSorted((a, b) => a - b)
   const jobs = yield* oneEach<FinishJobRow>(
     `SELECT id, name, retries, ephemeral, disabled, success_count, error_count, last_success,
-      last_error, status, status_group, fail_streak, failing_since, typical_ms, deleted_at FROM jobs WHERE id = ?${tx.dialect.forUpdate}`,
+      last_error, status, status_group, fail_streak, failing_since, typical_ms, deleted_at
+      FROM jobs WHERE id = ?${tx.dialect.forUpdate}`,
     jobIds.map((id) => [id]),
   )
   for (const row of jobs) if (row !== null) batch.jobs.set(row.id, batchJob(row))
