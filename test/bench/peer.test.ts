@@ -25,9 +25,12 @@ const TINY: Plan = {
     startRounds: 1,
     listed: 5,
     burstsDue: [5],
+    rampFirst: 10,
     rampGrowth: 0.6,
     rampLimitMs: 0,
     windowMs: 1_000,
+    // A single start is enough: a busy machine is no failure.
+    keptUpShare: 0.05,
   },
 }
 

@@ -47,11 +47,15 @@ export interface PeerPlan {
   /** Jobs in the list of which the first page is read. */
   readonly listed: number
   readonly burstsDue: readonly number[]
+  /** Jobs of the first step of the ramp. */
+  readonly rampFirst: number
   /** Share of the every-second jobs that each step of the ramp adds. */
   readonly rampGrowth: number
   readonly rampLimitMs: number
   /** Time for which commands are counted in each step, whole seconds. */
   readonly windowMs: number
+  /** Commands started, as a share of those planned, to count as keeping up. */
+  readonly keptUpShare: number
 }
 
 /** Sizes that differ for servers on PostgreSQL. */
@@ -113,9 +117,11 @@ export const QUICK: Plan = {
     listed: 2_000,
     burstsDue: [1_000],
     startRounds: 1,
+    rampFirst: 25,
     rampGrowth: 0.6,
     rampLimitMs: 60_000,
     windowMs: 2_000,
+    keptUpShare: 0.95,
   },
   cluster: {
     servers: [1, 3],
@@ -162,9 +168,11 @@ export const FULL: Plan = {
     listed: 10_000,
     burstsDue: [1_000, 5_000],
     startRounds: 2,
+    rampFirst: 25,
     rampGrowth: 0.25,
     rampLimitMs: 150_000,
     windowMs: 3_000,
+    keptUpShare: 0.95,
   },
   cluster: {
     servers: [1, 3],

@@ -21,10 +21,6 @@ const AHEAD_MS = 2_000
 const AHEAD_RESERVE = 2
 const AHEAD_MS_MAX = 120_000
 const BURST_LIMIT_MS = 60_000
-/** Jobs of the first step of the ramp. */
-const RAMP_FIRST = 25
-/** Commands started, as a share of those planned, to count as keeping up. */
-const KEPT_UP_SHARE = 0.95
 const SETTLE_MS = 2_000
 /** Nothing has started for this time: the backlog is done. */
 const QUIET_MS = 1_000
@@ -143,20 +139,20 @@ async function compareEverySecond(match: Match): Promise<void> {
 }
 
 async function ramp({bench}: Match, contender: Contender): Promise<number> {
-  const {rampGrowth, rampLimitMs, windowMs} = bench.plan.peer
+  const {rampFirst, rampGrowth, rampLimitMs} = bench.plan.peer
   const watch = await StartWatch.open(bench.scratch)
   const beganAt = performance.now()
   let kept = 0
   let jobs = 0
   for (let isKeptUp = true; isKeptUp;) {
-    const more = jobs === 0 ? RAMP_FIRST : Math.ceil(jobs * rampGrowth)
+    const more = jobs === 0 ? rampFirst : Math.ceil(jobs * rampGrowth)
     await contender.create(
       Array.from({length: more}, (_, index) => everySecond(jobs + index, watch)),
     )
     jobs += more
     await wait(SETTLE_MS)
     // A short window may fall into a pause of the machine, so a failed step is measured once more.
-    isKeptUp = (await keepsUp(watch, jobs, windowMs)) || (await keepsUp(watch, jobs, windowMs))
+    isKeptUp = (await keepsUp(bench, watch, jobs)) || (await keepsUp(bench, watch, jobs))
     if (isKeptUp) kept = jobs
     if (isKeptUp && performance.now() - beganAt > rampLimitMs) {
       bench.note(`${contender.label} still kept up with ${kept} every-second jobs: the ramp ended`)
@@ -168,12 +164,13 @@ async function ramp({bench}: Match, contender: Contender): Promise<number> {
   return kept
 }
 
-async function keepsUp(watch: StartWatch, jobs: number, windowMs: number): Promise<boolean> {
+async function keepsUp({plan}: Bench, watch: StartWatch, jobs: number): Promise<boolean> {
+  const {windowMs, keptUpShare} = plan.peer
   const before = watch.starts.length
   const beganAt = performance.now()
   await wait(windowMs)
   const planned = (jobs * (performance.now() - beganAt)) / SECOND_MS
-  return watch.starts.length - before >= planned * KEPT_UP_SHARE
+  return watch.starts.length - before >= planned * keptUpShare
 }
 
 /** Jobs due at one instant; the time until the last command has started. */
