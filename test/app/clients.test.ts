@@ -3,32 +3,17 @@
  * types, trailing slashes, old forms, malformed and endless requests, over a real connection.
  */
 import assert from 'node:assert/strict'
-import {connect} from 'node:net'
 import {before, describe, test} from 'node:test'
+import {rawReply} from '../support/raw-reply.ts'
 import {aServer, sharedServer, type Answer, type ServerProcess} from '../support/server-process.ts'
-import {within} from '../support/waiting.ts'
 
 const ZERO_TIME = '0001-01-01T00:00:00Z'
 const HEAVY_BYTES = 9 * 2 ** 20
-const ANSWERS_WITHIN_MS = 10_000
 const shellJob = {schedule: '@manually', executor: 'shell', executor_config: {command: 'echo hi'}}
 
-/** Sends raw bytes; returns the reply up to the close of the connection. */
+/** A server that closes early may reset the connection. */
 function raw(server: ServerProcess, request: string): Promise<string> {
-  const {hostname, port} = new URL(server.url)
-  const answered = new Promise<string>((resolve, reject) => {
-    const socket = connect(Number(port), hostname, () => socket.write(request))
-    let text = ''
-    socket.setEncoding('utf8')
-    socket.on('data', (part: string) => {
-      text += part
-    })
-    socket.on('close', () => resolve(text))
-    socket.on('error', (error: NodeJS.ErrnoException) =>
-      error.code === 'ECONNRESET' || error.code === 'EPIPE' ? resolve(text) : reject(error),
-    )
-  })
-  return within(answered, 'an answer', ANSWERS_WITHIN_MS)
+  return rawReply(Number(new URL(server.url).port), request, {mayReset: true})
 }
 
 describe('clients', () => {

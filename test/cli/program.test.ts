@@ -7,10 +7,9 @@ import {join} from 'node:path'
 import {Readable} from 'node:stream'
 import {afterEach, beforeEach, test} from 'node:test'
 import {Command} from 'commander'
-import {runCli} from '../../src/cli/program.ts'
 import {cannedServer, json, type Asked, type CannedServer} from './canned-server.ts'
+import {runHere, type Ran} from './run-cli.ts'
 
-const NOW = Date.parse('2026-03-01T12:00:00Z')
 const JOB = {
   id: 'backup',
   name: 'backup',
@@ -75,51 +74,22 @@ afterEach(async () => {
   await rm(directory, {recursive: true, force: true})
 })
 
-interface Ran {
-  readonly code: number
-  readonly out: string
-  readonly err: string
-}
-
-async function run(
+function run(
   argv: readonly string[],
   more: {env?: Record<string, string>; input?: string; colours?: boolean} = {},
 ): Promise<Ran> {
-  let out = ''
-  let err = ''
-  const code = await runCli(argv, {
-    terminal: {
-      out: (text) => void (out += text),
-      outBytes: (bytes) => {
-        out += Buffer.from(bytes).toString()
-        return Promise.resolve()
-      },
-      err: (text) => void (err += text),
-      input: () => Readable.from([more.input ?? '']),
-      colours: more.colours ?? false,
-      progress: false,
-    },
+  return runHere(argv, {
+    terminal: {input: () => Readable.from([more.input ?? '']), colours: more.colours ?? false},
     env: {BELFRY_SERVER: server.url, ...more.env},
-    clock: {
-      now: () => NOW,
-      monotonicMs: () => 0,
-      after: (_delayMs, callback) => {
-        setImmediate(callback)
-        return {cancel: () => {}}
-      },
-    },
-    version: '1.2.3',
     serverCommand: new Command('server').description('Start a server.'),
-    restoreBackup: (backup, dataDirectory) =>
-      Promise.resolve(
-        backup === 'good'
-          ? {ok: true}
-          : {ok: false, problem: `There is no backup ${backup} for ${dataDirectory}.`},
-      ),
-    migrateStore: ({from, to}) =>
-      Promise.resolve({ok: false, problem: `${from} is not ${to}.`, isUsage: to === 'usage'}),
+    restoreBackup: async (backup, dataDirectory) =>
+      backup === 'good'
+        ? {ok: true}
+        : {ok: false, problem: `There is no backup ${backup} for ${dataDirectory}.`},
+    migrateStore: async ({from, to}) => {
+      return {ok: false, problem: `${from} is not ${to}.`, isUsage: to === 'usage'}
+    },
   })
-  return {code, out, err}
 }
 
 function answers(value: unknown, headers: Record<string, string> = {}): void {

@@ -2,6 +2,7 @@
 import {Readable} from 'node:stream'
 import {Command} from 'commander'
 import {type CliContext, runCli} from '../../src/cli/program.ts'
+import type {Clock} from '../../src/ports/runtime.ts'
 import type {Terminal} from '../../src/cli/terminal.ts'
 
 export interface Ran {
@@ -11,6 +12,12 @@ export interface Ran {
 }
 
 export const NOW = Date.parse('2026-03-01T12:00:00Z')
+
+/** Timers of a clock that end at once. */
+export const endAtOnce: Clock['after'] = (_delayMs, callback) => {
+  setImmediate(callback)
+  return {cancel: () => {}}
+}
 
 /** The clock stands still; its timers end at once. */
 export async function runHere(
@@ -24,10 +31,7 @@ export async function runHere(
     clock: {
       now: () => NOW,
       monotonicMs: () => 0,
-      after: (_delayMs, callback) => {
-        setImmediate(callback)
-        return {cancel: () => {}}
-      },
+      after: endAtOnce,
     },
     version: '1.2.3',
     newId: () => 'a-key',

@@ -2,18 +2,16 @@
 import assert from 'node:assert/strict'
 import {once} from 'node:events'
 import type {ServerResponse} from 'node:http'
-import {Readable} from 'node:stream'
 import {test, type TestContext} from 'node:test'
-import {Command} from 'commander'
 import type {Clock} from '../../src/ports/runtime.ts'
-import {runCli} from '../../src/cli/program.ts'
 import {cannedServer, json} from './canned-server.ts'
+import {endAtOnce, runHere} from './run-cli.ts'
 
 type Answer = Parameters<typeof cannedServer>[0]
 
 /** Runs the command; the server answers each question for the launch with the next reply. */
 async function waiting(t: TestContext, argv: readonly string[], ...replies: (object | number)[]) {
-  const ran = await runWith(t, argv, POLLS, ({line}, response) => {
+  const ran = await runWith(t, argv, endAtOnce, ({line}, response) => {
     if (line === 'GET /v1/events') return json(response, 429, {detail: 'too many'})
     assert.equal(line, 'GET /v1/jobs/backup/launches/12')
     const reply = replies.shift()!
@@ -22,11 +20,6 @@ async function waiting(t: TestContext, argv: readonly string[], ...replies: (obj
   })
   assert.equal(replies.length, 0, 'it does not end before the launch')
   return ran
-}
-
-const POLLS: Clock['after'] = (_delayMs, callback) => {
-  setImmediate(callback)
-  return {cancel: () => {}}
 }
 
 /** `answer` is for all requests but that of the run. */
@@ -42,25 +35,10 @@ async function runWith(
     else answer(asked, response)
   })
   t.after(() => server.close())
-  let out = ''
-  let err = ''
-  const code = await runCli(['jobs', 'run', 'backup', ...argv], {
-    terminal: {
-      out: (text) => void (out += text),
-      outBytes: async () => {},
-      err: (text) => void (err += text),
-      input: () => Readable.from([]),
-      colours: false,
-      progress: false,
-    },
+  return runHere(['jobs', 'run', 'backup', ...argv], {
     env: {BELFRY_SERVER: server.url},
     clock: {now: () => 0, monotonicMs: () => 0, after},
-    version: '1',
-    serverCommand: new Command('server'),
-    restoreBackup: async () => ({ok: true}),
-    migrateStore: async () => ({ok: true}) as never,
   })
-  return {code, out, err}
 }
 
 const OPEN = {group: 12, decision: 'pending', reason: '', status: '', executions: []}

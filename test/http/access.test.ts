@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import {connect} from 'node:net'
 import {test, type TestContext} from 'node:test'
 import {FAILURES_MAX} from '../../src/http/security/auth.ts'
+import {rawReply} from '../support/raw-reply.ts'
 import {startApi, type Api} from './harness.ts'
 
 const TOKEN = 'a-token-of-some-length'
@@ -172,33 +173,31 @@ test('no reply of the API may be stored by a cache', async (t) => {
   assert.equal(refused.headers['cache-control'], 'no-store')
 })
 
-/** Sends raw lines of a header. Resolves with everything received until the end of the connection. */
-function raw(api: Api, ...lines: string[]): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const socket = connect(api.port, '127.0.0.1')
-    let text = ''
-    socket.setEncoding('utf8').on('data', (chunk) => (text += String(chunk)))
-    socket.on('error', reject)
-    socket.on('close', () => resolve(text))
-    socket.write(`${[...lines, 'Connection: close'].join('\r\n')}\r\n\r\n`)
-  })
+/** Everything received until the end of the connection, in reply to these lines of a header. */
+function replyTo(api: Api, ...lines: string[]): Promise<string> {
+  return rawReply(api.port, `${[...lines, 'Connection: close'].join('\r\n')}\r\n\r\n`)
 }
 
 test('several Host headers are 400, also when they are equal', async (t) => {
   const api = await startApi(t)
-  const reply = await raw(api, 'GET /v1/jobs HTTP/1.1', 'Host: localhost', 'HOST: localhost')
+  const reply = await replyTo(api, 'GET /v1/jobs HTTP/1.1', 'Host: localhost', 'HOST: localhost')
   assert.match(reply, /^HTTP\/1\.1 400 /)
   assert.match(reply, /"code":"request_malformed"/)
 })
 
 test('an unknown expectation is 417 with the headers of every reply', async (t) => {
   const api = await startApi(t)
-  const reply = await raw(api, 'POST /v1/pause HTTP/1.1', 'Host: localhost', 'Expect: foo')
+  const reply = await replyTo(api, 'POST /v1/pause HTTP/1.1', 'Host: localhost', 'Expect: foo')
   assert.match(reply, /^HTTP\/1\.1 417 /)
   assert.match(reply, /x-whom: node-a/i)
   assert.match(reply, /"code":"expectation_unsupported"/)
   assert.equal(await api.store.submissionsPaused(), false)
-  const known = await raw(api, 'POST /v1/pause HTTP/1.1', 'Host: localhost', 'Expect: 100-continue')
+  const known = await replyTo(
+    api,
+    'POST /v1/pause HTTP/1.1',
+    'Host: localhost',
+    'Expect: 100-continue',
+  )
   assert.match(known, /^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200 /)
 })
 

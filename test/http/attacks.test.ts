@@ -3,10 +3,10 @@
  * that make matching slow. Each is refused, or has no effect, and the server serves the next request.
  */
 import assert from 'node:assert/strict'
-import {connect} from 'node:net'
 import {test} from 'node:test'
 import {AGENT_PATH} from '../../src/agents/protocol.ts'
 import {systemClock} from '../../src/platform/clock.ts'
+import {rawReply} from '../support/raw-reply.ts'
 import {type Api, type Reply, startApi} from './harness.ts'
 import {definition, startLockedApi, TEAM_A} from './tokens.ts'
 
@@ -19,19 +19,6 @@ const HANDSHAKE = {
 }
 const JOB = definition('attacked')
 
-/** Sends these bytes. Resolves with everything received until the server closes the connection. */
-function raw(api: Api, text: string): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const socket = connect(api.port, '127.0.0.1')
-    let received = ''
-    socket.setEncoding('utf8')
-    socket.on('data', (chunk) => (received += String(chunk)))
-    socket.on('error', reject)
-    socket.on('close', () => resolve(received))
-    socket.write(text)
-  })
-}
-
 /** A request as bytes, on a connection of its own. */
 function rawRequest(
   api: Api,
@@ -41,7 +28,7 @@ function rawRequest(
 ): Promise<string> {
   const all = {host: 'localhost', connection: 'close', ...headers}
   const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`)
-  return raw(api, `${line} HTTP/1.1\r\n${lines.join('')}\r\n${body}`)
+  return rawReply(api.port, `${line} HTTP/1.1\r\n${lines.join('')}\r\n${body}`)
 }
 
 const statusOf = (reply: string) => Number(/^HTTP\/1\.1 (\d{3}) /.exec(reply)?.[1] ?? 0)
@@ -165,7 +152,7 @@ test('a request that two servers could read as two is refused, and its connectio
     `X: \0\r\n\r\n`,
   ]
   for (const text of requests) {
-    const reply = await raw(api, `POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\n${text}`)
+    const reply = await rawReply(api.port, `POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\n${text}`)
     assert.equal(statusOf(reply), 400, `${text} ${reply}`)
     assert.equal(reply.split('HTTP/1.1 ').length, 2, `one reply to ${text}`)
   }

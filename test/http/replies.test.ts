@@ -1,24 +1,12 @@
 /** Rules for every reply: security headers, the form of refusals, and that reading changes nothing. */
 import assert from 'node:assert/strict'
-import {once} from 'node:events'
-import {connect} from 'node:net'
 import {test} from 'node:test'
 import {AGENT_PATH} from '../../src/agents/protocol.ts'
 import type {Store} from '../../src/ports/store.ts'
 import {METHODS} from '../../src/store/sql/methods.ts'
-import {type Api, Stream} from './harness.ts'
+import {rawReply} from '../support/raw-reply.ts'
+import {Stream} from './harness.ts'
 import {startLockedApi} from './tokens.ts'
-
-/** The reply to these bytes, as text. */
-async function raw(api: Api, text: string): Promise<string> {
-  const socket = connect(api.port, '127.0.0.1').setEncoding('utf8')
-  let received = ''
-  socket.on('data', (chunk) => (received += String(chunk)))
-  socket.on('error', () => undefined)
-  socket.write(text)
-  await once(socket, 'close')
-  return received
-}
 
 const AGENTS = {connect: () => assert.fail('no agent was accepted'), stop: async () => undefined}
 const UPGRADE = 'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n'
@@ -56,7 +44,7 @@ test('every reply has its security headers, and every refusal is a problem', asy
   ]
   for (const [status, line, headers] of requests) {
     const text = `${line} HTTP/1.1\r\n${headers}\r\n`
-    const reply = await raw(api, text)
+    const reply = await rawReply(api.port, text, {mayReset: true})
     const about = `${line} ${status}: ${reply.slice(0, 600)}`
     assert.match(reply, new RegExp(`^HTTP/1\\.1 ${status} `), about)
     assert.match(reply, /^x-content-type-options: nosniff\r$/im, about)

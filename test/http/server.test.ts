@@ -1,6 +1,5 @@
 /** Authentication, error replies, deadlines, graceful shutdown, and the routes outside of /v1. */
 import assert from 'node:assert/strict'
-import {connect} from 'node:net'
 import {test} from 'node:test'
 import {
   type AuthRequest,
@@ -11,6 +10,7 @@ import {
 } from '../../src/http/security/auth.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-errors.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
+import {rawReply} from '../support/raw-reply.ts'
 import {Api, type Reply, startApi} from './harness.ts'
 
 const TOKEN = 'a-token-of-some-length'
@@ -219,7 +219,10 @@ test('an unknown host name in the request is rejected with 421', async (t) => {
   for (const host of unknown)
     refused(await api.get('/v1/jobs', {host}), 421, 'host_not_served', host)
   refused(await api.get('/livez', {host: 'evil.example'}), 421, 'host_not_served')
-  const empty = await raw(api, 'GET /v1/jobs HTTP/1.1\r\nHost: \r\nConnection: close\r\n\r\n')
+  const empty = await rawReply(
+    api.port,
+    'GET /v1/jobs HTTP/1.1\r\nHost: \r\nConnection: close\r\n\r\n',
+  )
   assert.match(empty, /^HTTP\/1\.1 421 /)
 })
 
@@ -361,19 +364,6 @@ test('a compressed body is rejected with 415', async (t) => {
   refused(policy, 415, 'encoding_unsupported')
 })
 
-/** Sends raw bytes. Resolves with everything received until the server closes the connection. */
-function raw(api: Api, text: string): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const socket = connect(api.port, '127.0.0.1')
-    let received = ''
-    socket.setEncoding('utf8')
-    socket.on('data', (chunk) => (received += String(chunk)))
-    socket.on('error', reject)
-    socket.on('close', () => resolve(received))
-    socket.write(text)
-  })
-}
-
 test('malformed HTTP is answered with a problem document', async (t) => {
   const api = await startApi(t)
   const close = 'Connection: close\r\n\r\n'
@@ -394,14 +384,14 @@ test('malformed HTTP is answered with a problem document', async (t) => {
     ],
   ]
   for (const [text, status, code] of broken) {
-    const reply = await raw(api, text)
+    const reply = await rawReply(api.port, text)
     assert.match(reply, new RegExp(`^HTTP/1\\.1 ${status} `), text.slice(0, 60))
     if (text.startsWith('POST')) continue
     assert.match(reply, /content-type: application\/problem\+json/i)
     assert.match(reply, new RegExp(`"code":"${code}"`))
     assert.match(reply, /x-whom: node-a/i)
   }
-  const old = await raw(api, 'GET /v1/jobs HTTP/1.0\r\n\r\n')
+  const old = await rawReply(api.port, 'GET /v1/jobs HTTP/1.0\r\n\r\n')
   assert.match(old, /^HTTP\/1\.1 200 /)
   assert.deepEqual(api.faults, [])
 })
