@@ -57,6 +57,20 @@ export interface DayStatistics {
   readonly failedCount: number
 }
 
+/** Counts for metrics and the status page. */
+export interface Totals {
+  readonly jobs: number
+  readonly running: number
+  readonly pending: number
+  readonly undecided: number
+  /** 1 if planned times of some jobs do not run, else 0. */
+  readonly firingPaused: number
+  /** How late the oldest undecided planned time is; 0 = none is due. */
+  readonly lateMs: number
+  /** How long the launch that waits longest for a node has waited; 0 = none waits for one. */
+  readonly waitingMs: number
+}
+
 export interface UsageRequest {
   readonly nodesMax: number
   /** Names of jobs, in which `*` stands for any text. Empty = no job. */
@@ -123,19 +137,8 @@ export interface HistoryStore {
   launch(name: string, group: number): Promise<LaunchView | null>
   /** A row a day for the last `days` days including today, oldest first. Days without runs have zeros. */
   statistics(days: number): Promise<readonly DayStatistics[]>
-  /** Counts for metrics and the status page. Cheap. */
-  totals(): Promise<{
-    readonly jobs: number
-    readonly running: number
-    readonly pending: number
-    readonly undecided: number
-    /** 1 if planned times of some jobs do not run, else 0. */
-    readonly firingPaused: number
-    /** How late the oldest undecided planned time is; 0 = none is due. */
-    readonly lateMs: number
-    /** How long the launch that waits longest for a node has waited; 0 = none waits for one. */
-    readonly waitingMs: number
-  }>
+  /** Cheap. */
+  totals(): Promise<Totals>
   /** Sizes, load by node, and the last runs of the jobs that match a pattern. For metrics. */
   usage(request: UsageRequest): Promise<Usage>
 }

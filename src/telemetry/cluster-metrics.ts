@@ -4,44 +4,17 @@
  * of nodes and of jobs with series are limited.
  */
 import {Gauge, type Registry} from 'prom-client'
+import type {JobUsage, Totals, Usage} from '../ports/history-store.ts'
 
 const MS_PER_SECOND = 1000
 /** Said in the help of each of these metrics. */
 const SAME = '; the same on every server: use max()'
 
 /** State of the store at a scrape. Lists are complete but for those counted in `…Omitted`. */
-export interface ClusterState {
-  readonly jobs: number
-  readonly running: number
-  readonly pending: number
-  readonly undecided: number
-  readonly disabled: number
-  readonly outputBytes: number
-  readonly storeBytes: number
+export interface ClusterState extends Omit<Totals, 'lateMs' | 'waitingMs'>, Usage {
   readonly isPaused: boolean
-  /** 1 if planned times of some jobs do not run, else 0. */
-  readonly firingPaused: number
   /** `null` = this server makes no scheduled backups. */
   readonly backups: {readonly lastAt: number | null; readonly hasProblem: boolean} | null
-  readonly members: Readonly<Record<'alive' | 'leaving' | 'left' | 'failed', number>>
-  readonly nodes: readonly {
-    readonly name: string
-    readonly slots: number
-    readonly isCordoned: boolean
-    readonly running: number
-    readonly pending: number
-  }[]
-  readonly nodesOmitted: number
-  /** Jobs with series of their own. */
-  readonly listedJobs: readonly {
-    readonly name: string
-    readonly createdAt: number
-    readonly lastSuccessAt: number | null
-    readonly lastDurationMs: number | null
-    /** Result of its last launch that ended; `null` = none has. */
-    readonly hasSucceeded: boolean | null
-  }[]
-  readonly jobsOmitted: number
 }
 
 type Update = (state: ClusterState | null) => void
@@ -170,11 +143,9 @@ function backups(registry: Registry): Update[] {
   ]
 }
 
-type ListedJob = ClusterState['listedJobs'][number]
-
 /** Last runs of enabled jobs that match `--metrics-jobs`. The label is not `job`: Prometheus sets that. */
 function lastRuns(registry: Registry): Update[] {
-  const ofJobs = (name: string, help: string, valueOf: (job: ListedJob) => number | null) =>
+  const ofJobs = (name: string, help: string, valueOf: (job: JobUsage) => number | null) =>
     series(registry, name, help, 'job_name', ({listedJobs}) =>
       listedJobs.flatMap((job) => {
         const value = valueOf(job)
