@@ -3,7 +3,7 @@
  * words that may follow, so that it always knows all commands and flags.
  */
 import type {Command, Option} from 'commander'
-import type {MemberJson} from '../wire/cluster.ts'
+import type {MemberJson} from '../wire/member.ts'
 import type {ExecutionJson} from '../wire/execution.ts'
 import type {JobJson} from '../wire/job.ts'
 import type {TokenJson} from '../wire/token.ts'

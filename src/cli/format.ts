@@ -3,7 +3,7 @@
  * cells are cut until a row fits; in a pipe, nothing is.
  */
 import {roughDuration} from '../lib/duration.ts'
-import {ZERO_TIME} from '../wire/time.ts'
+import {ZERO_TIME} from '../wire/shapes.ts'
 import {oneLine} from './sanitize.ts'
 import {type Terminal, toned} from './terminal.ts'
 

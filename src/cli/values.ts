@@ -3,9 +3,8 @@
  * the flag, and the exit code is 2.
  */
 import {DURATION_MAX_MS, formatDuration, parseLength} from '../lib/duration.ts'
-import {parseTime} from '../lib/rfc3339.ts'
+import {formatTime, parseTime} from '../lib/rfc3339.ts'
 import {PLANNED_COUNT} from '../wire/query.ts'
-import {formatTime} from '../wire/time.ts'
 import {UsageError} from './errors.ts'
 
 /** Beyond it, no limit is meant. */

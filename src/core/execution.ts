@@ -9,6 +9,8 @@ export type ExecutionStatus = 'pending' | 'running' | FinalStatus
 export const OUTPUT_KEPT_BYTES = 256 * 1024
 /** First bytes that are stored of a longer output, before the last ones. */
 export const OUTPUT_START_BYTES = 16 * 1024
+/** Bytes of output for each execution of a list, unless the request says otherwise. */
+export const LISTED_OUTPUT_BYTES = 16 * 1024
 
 /** Identity of an execution: all three fields together. */
 export interface ExecutionKey {

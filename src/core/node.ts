@@ -41,6 +41,14 @@ export type StoredOnly = 'heartbeatAt' | 'status' | 'startedAt' | 'cordonedAt' |
 /** State of a node for new work. `drained`: it was drained, and none of its executions runs any more. */
 export type Scheduling = 'active' | 'cordoned' | 'draining' | 'drained'
 
+/** A member with what the store knows of its work. */
+export interface MemberView extends MemberRecord {
+  readonly isLeader: boolean
+  readonly running: number
+  readonly waiting: number
+  readonly scheduling: Scheduling
+}
+
 /** `running`: its running executions in the store. */
 export function schedulingOf(
   {cordonedAt, drainUntil}: Pick<MemberRecord, 'cordonedAt' | 'drainUntil'>,

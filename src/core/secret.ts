@@ -19,6 +19,25 @@ export const SECRETS_PER_JOB_MAX = 16
 const REFERENCE = /\$\{secret:([^}]*)\}/g
 const REFERENCE_START = '${secret:'
 
+/**
+ * Control characters but tab and line breaks: no output shows them as they are, so they cannot be
+ * redacted.
+ */
+// oxlint-disable-next-line no-control-regex
+const CONTROL = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]/
+
+/** The end of a sentence about a value, which it does not repeat; `null` = valid, if it is not too long. */
+export function secretProblem(value: string): string | null {
+  if (value.trim().length < SECRET_LENGTH_MIN)
+    return (
+      `must have at least ${SECRET_LENGTH_MIN} characters, without the blanks around it. ` +
+      'A shorter one cannot be redacted'
+    )
+  if (CONTROL.test(value))
+    return 'cannot contain control characters but tabs and line breaks. Encode binary data as base64'
+  return null
+}
+
 /** Path of a secret, as policies name it. */
 export function secretPath(name: string): string {
   return `/v1/secrets/${name}`

@@ -51,6 +51,8 @@ import {routeCluster} from './routes/cluster.ts'
 import {routeFiles} from './routes/files.ts'
 import {routeHistory} from './routes/history.ts'
 import {routeJobs} from './routes/jobs.ts'
+import {routePlanned} from './routes/planned.ts'
+import {routeStatus} from './routes/status.ts'
 import {routeSubmits} from './routes/submits.ts'
 import {routeOidc} from './routes/oidc.ts'
 import {routeNodes} from './routes/nodes.ts'
@@ -126,6 +128,8 @@ async function routeV1(
   routeSubmits(v1, operations)
   routeJobs(v1, operations, shared)
   routeHistory(v1, operations, shared, new OutputStreams(operations, streams))
+  routePlanned(v1, operations)
+  routeStatus(v1, operations)
   routeCluster(v1, operations, options, new EventStreams(options, streams))
   routeNodes(v1, operations)
   routePolicies(v1, operations, paths)

@@ -10,7 +10,7 @@ import {Loop, type Service} from '../lib/loop.ts'
 import type {Events} from '../ports/events.ts'
 import type {Clock, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
-import type {AccessSnapshot, SessionOwner, SessionTerms} from '../ports/token-store.ts'
+import type {AccessSnapshot, Expiry, SessionOwner, SessionTerms} from '../ports/token-store.ts'
 import type {DefinitionTraits} from '../core/access/policy.ts'
 import {PolicyCompiler} from './policy-compiler.ts'
 
@@ -71,12 +71,6 @@ interface CachedToken {
  */
 function configuredOwner(digest: string): string {
   return `configured ${digest.slice(0, 3)}`
-}
-
-/** `expiresAt`: of a session, unless it is used again; `endsAt`: of a session, in any case. */
-export interface Expiry {
-  readonly expiresAt: number | null
-  readonly endsAt: number | null
 }
 
 /** The token of the configuration, with a caller of its own: after a reload the old one is another. */

@@ -1,6 +1,6 @@
 /**
- * Parser for RFC 3339 timestamps. The one reader for the API, restore files and `@at` schedules. The local
- * time zone is never used: a timestamp without a zone is UTC.
+ * RFC 3339 timestamps. The one reader for the API, restore files and `@at` schedules, and the one writer. The
+ * local time zone is never used: a timestamp without a zone is UTC.
  */
 
 const SHAPE =
@@ -39,4 +39,18 @@ function parseOffset(zone: string | undefined): number | null {
   const minutes = Number(zone.slice(4, 6))
   if (hours > 23 || minutes > 59) return null
   return (zone[0] === '-' ? -1 : 1) * (hours * 60 + minutes) * 60_000
+}
+
+/** `at` in ms since the epoch, years 0 to 9999. */
+export function formatTime(at: number): string {
+  return new Date(at).toISOString()
+}
+
+/** Time with the offset of the zone: `2026-05-01T10:30:00+02:00`. */
+export function formatInZone(at: number, timeZone: string): string {
+  return Temporal.Instant.fromEpochMilliseconds(at).toString({timeZone, smallestUnit: 'second'})
+}
+
+export function formatOptionalTime(at: number | null): string | null {
+  return at === null ? null : formatTime(at)
 }

@@ -9,12 +9,11 @@ import {
   type ExecutionKey,
   type ExecutionRecord,
   type ExecutionStatus,
+  LISTED_OUTPUT_BYTES,
   parseExecutionId,
 } from '../core/execution.ts'
 import type {ExecutionView} from '../ports/history-store.ts'
 import type {CancelResult} from '../ports/node-store.ts'
-import {type CancelledJson, LISTED_OUTPUT_BYTES} from '../wire/execution.ts'
-import {PAGE_ROWS_MAX} from '../wire/query.ts'
 import type {OperationsContext} from './context.ts'
 import {createLaunches} from './executions.ts'
 import {executionUnknown, jobUnknown} from './jobs.ts'
@@ -24,11 +23,19 @@ const CANCELLED_MAX = 1_000
 /** Open executions of a job that are looked at: more than the slots of a large cluster. */
 const OPEN_READ_MAX = 20_000
 const OPEN_STATUSES = ['pending', 'running'] as const
+/** Rows of one read. */
+const ROWS_MAX = 1_000
 /** Writes at once: the store merges them. */
 const TOGETHER = 50
 
 function isOpen(status: ExecutionStatus): boolean {
   return status === 'pending' || status === 'running'
+}
+
+/** Ids of the executions whose end was requested; `more`: there are others, beyond `CANCELLED_MAX`. */
+export interface Cancelled {
+  readonly cancelled: readonly string[]
+  readonly more: boolean
 }
 
 export function createCancellations(context: OperationsContext) {
@@ -67,11 +74,7 @@ export function createCancellations(context: OperationsContext) {
    * Cancels all open executions that it finds, until it finds no others: a retry may take the place of one.
    * Throws `job_unknown`, `launch_unknown`.
    */
-  async function cancelOpen(
-    name: string,
-    group: string | null,
-    actor: Actor,
-  ): Promise<CancelledJson> {
+  async function cancelOpen(name: string, group: string | null, actor: Actor): Promise<Cancelled> {
     // Another request may have cancelled it, or it may have ended: it is not asked again.
     const asked = new Set<string>()
     const cancelled: string[] = []
@@ -107,13 +110,13 @@ async function openOf(
     found.push(...executions.filter(({status}) => isOpen(status)))
   } else
     for (const status of OPEN_STATUSES)
-      for (let start = 0, isMore = true; isMore; start += PAGE_ROWS_MAX) {
-        const slice = {start, end: start + PAGE_ROWS_MAX}
+      for (let start = 0, isMore = true; isMore; start += ROWS_MAX) {
+        const slice = {start, end: start + ROWS_MAX}
         const query = {sort: 'id', order: 'asc', status, outputBytes: 0} as const
         const page = await context.store.executions(name, {...slice, ...query})
         if (page === null) throw jobUnknown(name)
         found.push(...page.rows)
-        isMore = page.rows.length === PAGE_ROWS_MAX && found.length < OPEN_READ_MAX
+        isMore = page.rows.length === ROWS_MAX && found.length < OPEN_READ_MAX
       }
   return found.filter(({cancelRequestedAt}) => cancelRequestedAt === null)
 }

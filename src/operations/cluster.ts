@@ -3,14 +3,14 @@ import type {Actor} from '../core/audit.ts'
 import {DomainError} from '../core/errors.ts'
 import {ALL_JOBS, type FiringPause} from '../core/firing.ts'
 import {backupProblem, type BackupState} from '../core/backup.ts'
-import {decideHealth} from '../core/health.ts'
-import type {MemberRecord, MemberStatus} from '../core/node.ts'
+import {decideHealth, type Health} from '../core/health.ts'
+import type {MemberRecord, MemberView} from '../core/node.ts'
+import type {Totals} from '../ports/history-store.ts'
 import type {PausedSinceRestore} from '../ports/job-store.ts'
 import type {StoreInfo} from '../ports/store.ts'
-import {encodeTags, type PauseStatusJson, type StatusJson} from '../wire/cluster.ts'
-import {formatOptionalTime, formatTime} from '../wire/time.ts'
+import {formatTime} from '../lib/rfc3339.ts'
 import type {OperationsContext} from './context.ts'
-import {ambiguousMember, loadMembers, memberView, type MemberView, unknownMember} from './nodes.ts'
+import {ambiguousMember, loadMembers, memberView, unknownMember} from './nodes.ts'
 
 /** Executions of a removed member that end in one transaction. */
 const REMOVE_BATCH_MAX = 256
@@ -90,15 +90,38 @@ function presentMember({name, status}: MemberRecord): DomainError {
   return new DomainError('member_present', sentence, {members: {member_status: status}})
 }
 
-const STATUSES: readonly MemberStatus[] = ['alive', 'leaving', 'left', 'failed']
+/** The state of this server and of the cluster. */
+export interface ClusterStatus {
+  readonly now: number
+  /** Node of this server, with its tags. */
+  readonly node: OperationsContext['node']
+  readonly isLeader: boolean
+  readonly tokenConfigured: boolean
+  readonly runsAsRoot: boolean
+  readonly executors: readonly string[]
+  readonly processors: readonly string[]
+  readonly health: Health
+  readonly members: readonly MemberRecord[]
+  /** `null` = no lease is held. */
+  readonly lease: {readonly leaderName: string; readonly term: number} | null
+  readonly store: StoreInfo
+  /** Time that the store took to answer. */
+  readonly storeMs: number
+  readonly totals: Totals
+  readonly submissionsPaused: boolean
+  /** `active`, or why planned times do not run. */
+  readonly firing: string
+  readonly defaultTimezone: string
+  /** `null` = this server schedules no backups. */
+  readonly backups: {readonly state: BackupState | null} | null
+}
 
-/** The status of this server and of the cluster. All values are strings: every client reads them as such. */
 export function createStatus(context: OperationsContext) {
   const {node, settings, store} = context
 
-  async function status(): Promise<StatusJson> {
+  async function status(): Promise<ClusterStatus> {
     const askedAt = context.clock.monotonicMs()
-    const [members, lease, info, totals, paused, putBack, pauses, zone, backups] =
+    const [members, lease, info, totals, submissionsPaused, putBack, pauses, zone, backups] =
       await Promise.all([
         store.members(),
         store.leader(),
@@ -113,91 +136,38 @@ export function createStatus(context: OperationsContext) {
     const storeMs = context.clock.monotonicMs() - askedAt
     const leader = members.find((member) => member.id === lease?.nodeId)
     const firing = firingText(putBack, pauses)
-    const {status: health, sentence} = decideHealth({
+    const health = decideHealth({
       members,
       leader: lease === null || leader === undefined ? null : {name: leader.name, term: lease.term},
       firing,
       isPausePlanned: putBack === null && pauses.every(({until}) => until !== null),
-      areSubmissionsPaused: paused,
+      areSubmissionsPaused: submissionsPaused,
       backupProblem: backups && backupProblem(backups.state, backups.now),
       ...totals,
       storeMs,
     })
-    const own = members.find((member) => member.id === node.id)
-    const counts = STATUSES.map((name): [string, string] => [
-      name,
-      String(members.filter((member) => member.status === name).length),
-    ])
-    const gossip: Record<string, string> = {
-      health,
-      health_sentence: sentence,
-      members: String(members.length),
-      ...Object.fromEntries(counts),
-      ...nodeTotals(members),
-      leader: leader?.name ?? '',
-      term: lease === null ? '' : String(lease.term),
-      ...storeFields(info),
-      store_read_ms: String(Math.round(storeMs)),
-      store_warnings: info.warnings.join(' '),
-      jobs: String(totals.jobs),
-      running: String(totals.running),
-      pending: String(totals.pending),
-      undecided: String(totals.undecided),
-      paused: String(paused),
-      firing,
-      default_timezone: zone,
-      ...backupFields(backups),
-    }
     return {
-      agent: {
-        name: node.name,
-        id: node.id,
-        version: node.version,
-        server: 'true',
-        leader: String(context.isLeader()),
-        started_at: formatTime(node.startedAt),
-        time: formatTime(context.clock.now()),
-        token_configured: String(settings.tokenConfigured),
-        runs_as_root: String(settings.runsAsRoot),
-        executors: context.executors.names().join(','),
-        processors: context.processors.names().join(','),
-      },
-      gossip,
-      serf: {...gossip},
-      tags: own === undefined ? {...node.tags} : encodeTags(own),
+      now: context.clock.now(),
+      node,
+      isLeader: context.isLeader(),
+      tokenConfigured: settings.tokenConfigured,
+      runsAsRoot: settings.runsAsRoot,
+      executors: context.executors.names(),
+      processors: context.processors.names(),
+      health,
+      members,
+      lease: lease === null ? null : {leaderName: leader?.name ?? '', term: lease.term},
+      store: info,
+      storeMs,
+      totals,
+      submissionsPaused,
+      firing,
+      defaultTimezone: zone,
+      backups,
     }
   }
 
   return {status}
-}
-
-function nodeTotals(members: readonly MemberRecord[]) {
-  const present = members.filter(({status}) => status === 'alive' || status === 'leaving')
-  const running = present.filter(({runs}) => runs)
-  return {
-    cordoned: String(present.filter(({cordonedAt}) => cordonedAt !== null).length),
-    slots: String(running.reduce((sum, {slots}) => sum + slots, 0)),
-  }
-}
-
-function storeFields(info: StoreInfo) {
-  const durability = Object.entries(info.durability)
-  return {
-    store: info.engine,
-    store_version: info.engineVersion,
-    schema_version: String(info.schemaVersion),
-    cluster_id: info.clusterId,
-    ...Object.fromEntries(durability.map(([key, value]) => [`store_${key}`, value])),
-  }
-}
-
-/** `null`: this server schedules no backups. */
-function backupFields(found: {readonly state: BackupState | null} | null) {
-  return {
-    backups: found === null ? 'off' : 'on',
-    last_backup: formatOptionalTime(found?.state?.lastAt ?? null) ?? '',
-    last_backup_file: found?.state?.file ?? '',
-  }
 }
 
 /** Pauses that are named in the status. */
@@ -215,15 +185,14 @@ function firingText(putBack: PausedSinceRestore | null, pauses: readonly FiringP
 
 /** The pause switch: stops creating and changing jobs, in the whole cluster. Scheduling continues. */
 export function createPause({events, store}: OperationsContext) {
-  async function paused(): Promise<PauseStatusJson> {
-    return {paused: await store.submissionsPaused()}
+  function paused(): Promise<boolean> {
+    return store.submissionsPaused()
   }
 
   /** Durable and idempotent. */
-  async function setPaused(value: boolean, actor: Actor): Promise<PauseStatusJson> {
-    await store.setPaused(value, actor)
-    events.emit('submissions_paused', {paused: value})
-    return {paused: value}
+  async function setPaused(paused: boolean, actor: Actor): Promise<void> {
+    await store.setPaused(paused, actor)
+    events.emit('submissions_paused', {paused})
   }
 
   return {paused, setPaused}

@@ -4,7 +4,7 @@
  */
 import {check, type Principal} from '../core/access/authorization.ts'
 import {DomainError} from '../core/errors.ts'
-import {FAULTS_MAX, type Finding, rootOf, sentenceOf} from '../core/findings.ts'
+import {FAULTS_MAX, type Finding, rootOf} from '../core/findings.ts'
 import type {JobSpec} from '../core/job.ts'
 import {decideStore, requireRun, requireStore, storeChecks} from '../core/access/job-permission.ts'
 import {nextPlanned} from '../core/next-time.ts'
@@ -15,11 +15,17 @@ import {secretsOf} from '../core/secret.ts'
 import {matchTargets} from '../core/target.ts'
 import type {SubmitPreview} from '../ports/job-store.ts'
 import {decodeJob} from '../wire/decode-job.ts'
-import type {DryRunJson} from '../wire/dry-run.ts'
-import {formatInZone} from '../wire/time.ts'
 import type {OperationsContext} from './context.ts'
 import {missingSecrets} from './secrets.ts'
-import {actionOf, misnamedFaults, nameIn, readBody, refusalOf, type SubmitCall} from './submit.ts'
+import {
+  actionOf,
+  misnamedFaults,
+  nameIn,
+  readBody,
+  refusalOf,
+  type SubmitAction,
+  type SubmitCall,
+} from './submit.ts'
 import {openTagCheck, validateDefinition} from './validate.ts'
 
 /** Planned times in one reply. */
@@ -33,7 +39,7 @@ export function createDryRun(context: OperationsContext) {
   const {store} = context
 
   /** Throws `payload_unparsable`, `not_allowed`, `precondition_failed`. */
-  async function dryRun(call: SubmitCall): Promise<DryRunJson> {
+  async function dryRun(call: SubmitCall): Promise<DryRun> {
     const {caller, pathName, runOnCreate, strict = false} = call
     const body = bodyOrFaults(call)
     if ('faults' in body) return replyOf(context, body)
@@ -100,14 +106,27 @@ export function createDryRun(context: OperationsContext) {
   return {dryRun}
 }
 
+/** Effect that a submit would have. */
+export interface DryRun extends MatchingNodes {
+  /** `null` = nothing: the definition is not valid. */
+  readonly action: SubmitAction | null
+  readonly faults: readonly Finding[]
+  readonly warnings: readonly Finding[]
+  /** Zone of the schedule; `null` = the schedule or its zone is not valid. */
+  readonly timezone: string | null
+  /** Next planned times. */
+  readonly next: readonly number[]
+}
+
 interface MatchingNodes {
+  /** Names, up to a limit; only for callers that may list members. */
   readonly nodes: readonly string[]
   readonly nodesTotal: number
   /** How many of them a launch runs on, by the count in a tag; absent = not fewer. */
   readonly nodesRun?: number
 }
 
-interface DryRun extends Partial<MatchingNodes> {
+interface Checked extends Partial<MatchingNodes> {
   readonly faults: readonly Finding[]
   readonly warnings?: readonly Finding[]
   readonly spec?: JobSpec
@@ -141,40 +160,36 @@ function refusedFaults(
 
 function replyOf(
   context: OperationsContext,
-  {faults, warnings = [], spec, preview = {}, nodes = [], nodesTotal = 0, nodesRun}: DryRun,
-): DryRunJson {
-  const valid = faults.length === 0
+  {faults, warnings = [], spec, preview = {}, nodes = [], nodesTotal = 0, nodesRun}: Checked,
+): DryRun {
   const {created = false, changed = false} = preview
   const isPlanned = !faults.some((fault) => ['schedule', 'timezone'].includes(rootOf(fault)))
   const plan = spec !== undefined && isPlanned ? planOf(context, spec, preview) : NO_PLAN
   return {
-    valid,
-    action: valid ? actionOf({created, changed}) : null,
-    errors: faults.slice(0, FAULTS_MAX),
-    warnings: warnings.map(sentenceOf),
+    action: faults.length === 0 ? actionOf({created, changed}) : null,
+    faults: faults.slice(0, FAULTS_MAX),
+    warnings,
     ...plan,
-    nodes: [...nodes],
-    nodes_total: nodesTotal,
-    ...(nodesRun === undefined ? {} : {nodes_run: nodesRun}),
+    nodes,
+    nodesTotal,
+    ...(nodesRun === undefined ? {} : {nodesRun}),
   }
 }
 
 const NO_PLAN = {timezone: null, next: []}
 
-/** Next planned times, in the zone of the schedule with its offset. */
 function planOf(
   {clock, settings}: OperationsContext,
   spec: JobSpec,
   preview: Partial<SubmitPreview>,
-): Pick<DryRunJson, 'timezone' | 'next'> {
+): Pick<DryRun, 'timezone' | 'next'> {
   const fallback = settings.defaultTimezone()
   const timezone = zoneOf(spec.schedule, spec.timezone === '' ? fallback : spec.timezone)
   if (findZone(timezone) === null) return NO_PLAN
   const {anchorAt = spec.startsAt ?? clock.now()} = preview
   const following = (after: number) => nextPlanned(spec, anchorAt, after, fallback)
-  const next: string[] = []
+  const next: number[] = []
   let at = preview.nextAt === undefined ? following(clock.now()) : preview.nextAt
-  for (; at !== null && next.length < NEXT_SHOWN; at = following(at))
-    next.push(formatInZone(at, timezone))
+  for (; at !== null && next.length < NEXT_SHOWN; at = following(at)) next.push(at)
   return {timezone, next}
 }

@@ -1,5 +1,5 @@
 /** History: executions, launches, statistics, and the reset of a job's history. */
-import {OUTPUT_KEPT_BYTES, parseExecutionId} from '../core/execution.ts'
+import {LISTED_OUTPUT_BYTES, OUTPUT_KEPT_BYTES, parseExecutionId} from '../core/execution.ts'
 import type {Actor} from '../core/audit.ts'
 import {type Principal, readableExecutions} from '../core/access/authorization.ts'
 import type {JobRecord} from '../core/job.ts'
@@ -12,7 +12,6 @@ import type {
   LaunchView,
 } from '../ports/history-store.ts'
 import type {Page, Slice} from '../ports/page.ts'
-import {LISTED_OUTPUT_BYTES} from '../wire/execution.ts'
 import type {OperationsContext} from './context.ts'
 import {executionUnknown, jobUnknown, requireJob} from './jobs.ts'
 

@@ -4,19 +4,9 @@
  */
 import type {Actor} from '../core/audit.ts'
 import {DomainError} from '../core/errors.ts'
-import {
-  ALL_JOBS,
-  type FiringPause,
-  jobsGlobProblem,
-  normalGlob,
-  PAUSE_REASON_LENGTH_MAX,
-  PAUSES_MAX,
-} from '../core/firing.ts'
-import {parseLength} from '../lib/duration.ts'
-import {parseTime} from '../lib/rfc3339.ts'
+import {ALL_JOBS, type FiringPause, PAUSES_MAX} from '../core/firing.ts'
+import {formatOptionalTime, formatTime} from '../lib/rfc3339.ts'
 import type {PausedSinceRestore, PauseRequest} from '../ports/job-store.ts'
-import type {FiringJson} from '../wire/cluster.ts'
-import {formatOptionalTime, formatTime} from '../wire/time.ts'
 import type {OperationsContext} from './context.ts'
 
 /** Jobs planned in one transaction. */
@@ -34,22 +24,10 @@ const ANY_JOB = {
   order: 'asc',
 } as const
 
-// oxlint-disable-next-line no-control-regex
-const CONTROL = /[\x00-\x1f\x7f-\x9f]/
-
 export interface Firing {
   /** `null` = the store was not put back, or firing was resumed since. */
   readonly store: PausedSinceRestore | null
   readonly pauses: readonly FiringPause[]
-}
-
-/** Fields that are absent have their default. */
-export interface AskedPause {
-  /** A glob. */
-  readonly jobs?: string
-  /** A time, or a duration from now. */
-  readonly until?: string | null
-  readonly reason?: string
 }
 
 export function createFiring({store, events, wakeup}: OperationsContext) {
@@ -63,13 +41,15 @@ export function createFiring({store, events, wakeup}: OperationsContext) {
    * `too_many_pauses`.
    */
   async function pauseFiring(
-    asked: AskedPause,
+    request: Omit<PauseRequest, 'actor'>,
     actor: Actor,
   ): Promise<{readonly firing: Firing; readonly warnings: readonly string[]}> {
-    const request = readPause(asked)
     const result = await store.pauseFiring({...request, actor})
     if (result.kind === 'past')
-      throw invalid(`until: must be in the future: it is ${formatTime(result.now)}`)
+      throw new DomainError(
+        'body_invalid',
+        `The pause of firing is invalid: until: must be in the future: it is ${formatTime(result.now)}.`,
+      )
     if (result.kind === 'full')
       throw new DomainError(
         'too_many_pauses',
@@ -87,12 +67,11 @@ export function createFiring({store, events, wakeup}: OperationsContext) {
     }
   }
 
-  /** `ended` is false if there was no such pause. Throws `body_invalid`. */
+  /** `ended` is false if there was no pause with this glob. */
   async function endPause(
-    asked: Pick<AskedPause, 'jobs'>,
+    jobs: string,
     actor: Actor,
   ): Promise<{readonly ended: boolean; readonly firing: Firing}> {
-    const jobs = readJobs(asked)
     const ended = await store.endFiringPause(jobs, actor)
     if (ended !== null) {
       events.emit('firing_resumed', {jobs, by: 'request'})
@@ -103,45 +82,15 @@ export function createFiring({store, events, wakeup}: OperationsContext) {
 
   /**
    * Ends the pause after a restore: plans all jobs from now on. A crash between two batches leaves firing
-   * paused; a repeated call continues.
+   * paused; a repeated call continues. Resolves to false if firing was not paused.
    */
-  async function resumeFiring(actor: Actor): Promise<FiringJson> {
+  async function resumeFiring(actor: Actor): Promise<boolean> {
     const was = await store.pausedSinceRestore()
     for (let after: number | null = 0; after !== null;)
       after = await store.resumeFiring({after, limit: RESUME_BATCH_MAX, actor})
     wakeup.notify('launch')
-    return {resumed: was !== null}
+    return was !== null
   }
 
   return {firing, pauseFiring, endPause, resumeFiring}
-}
-
-function readPause(asked: AskedPause): Omit<PauseRequest, 'actor'> {
-  return {jobs: readJobs(asked), until: readUntil(asked.until), reason: readReason(asked)}
-}
-
-function readJobs({jobs = ALL_JOBS}: Pick<AskedPause, 'jobs'>): string {
-  const problem = jobsGlobProblem(jobs)
-  if (problem !== null) throw invalid(`jobs: ${problem}`)
-  return normalGlob(jobs)
-}
-
-function readUntil(value: AskedPause['until'] = null): PauseRequest['until'] {
-  if (value === null || value === '') return null
-  const at = parseTime(value)
-  if (at !== null) return {at}
-  const afterMs = parseLength(value)
-  if (afterMs !== null) return {afterMs}
-  throw invalid('until: must be a time such as "2026-05-01T08:30:00Z", or a duration such as "2h"')
-}
-
-function readReason({reason = ''}: AskedPause): string {
-  if (CONTROL.test(reason)) throw invalid('reason: must be a text on one line')
-  if (reason.length > PAUSE_REASON_LENGTH_MAX)
-    throw invalid(`reason: must have at most ${PAUSE_REASON_LENGTH_MAX} characters`)
-  return reason
-}
-
-function invalid(problem: string): DomainError {
-  return new DomainError('body_invalid', `The pause of firing is invalid: ${problem}.`)
 }

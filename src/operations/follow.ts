@@ -5,7 +5,7 @@
 import {parseExecutionId, type ExecutionRecord} from '../core/execution.ts'
 import type {OutputStretch} from '../ports/history-store.ts'
 import type {Clock} from '../ports/runtime.ts'
-import {decodeOutput, unfinishedBytes} from '../wire/execution.ts'
+import {decodeOutput, unfinishedBytes} from '../wire/output.ts'
 import type {OperationsContext} from './context.ts'
 import {executionUnknown} from './jobs.ts'
 

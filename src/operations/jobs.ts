@@ -185,6 +185,6 @@ function launchOpen(name: string, group: number | null): DomainError {
     'launch_open',
     `The job cannot run while its concurrency is forbid: launch ${group} of "${name}" is still open. ` +
       'Wait for its end, cancel it, or add ?force=true.',
-    {members: {group, location: `/v1/jobs/${encodeURIComponent(name)}/launches/${group}`}},
+    {members: {group}, job: name},
   )
 }

@@ -4,19 +4,10 @@
  */
 import type {Actor} from '../core/audit.ts'
 import {DomainError} from '../core/errors.ts'
-import {type MemberRecord, type Scheduling, schedulingOf} from '../core/node.ts'
-import {formatDuration, parseLength} from '../lib/duration.ts'
-import {escapeInvisible} from '../lib/quote.ts'
+import {type MemberRecord, type MemberView, schedulingOf} from '../core/node.ts'
+import {formatDuration} from '../lib/duration.ts'
 import type {NodeLoad, SchedulingChange} from '../ports/node-store.ts'
 import type {OperationsContext} from './context.ts'
-
-/** A member with what the store knows of its work. */
-export interface MemberView extends MemberRecord {
-  readonly isLeader: boolean
-  readonly running: number
-  readonly waiting: number
-  readonly scheduling: Scheduling
-}
 
 export function memberView(
   member: MemberRecord,
@@ -70,42 +61,22 @@ export function createNodes(context: OperationsContext) {
   return {setScheduling}
 }
 
-interface AskedScheduling {
+export interface AskedScheduling {
   readonly kind: SchedulingChange['kind']
-  /** Deadline in the query; `null` = not in it. */
+  /** Deadline of a drain; `null` = the default. */
   readonly deadlineMs: number | null
-  /** Deadline in the body, to be a duration; absent, `null` and empty = not in it. */
-  readonly deadline?: unknown
-}
-
-/** The deadline of the query or of the body; `null` = none. */
-function deadlineOf({kind, deadlineMs, deadline = null}: AskedScheduling): number | null {
-  const invalid = (problem: string) =>
-    new DomainError('body_invalid', `The ${kind} is invalid: ${problem}.`)
-  if (deadline === null || deadline === '') return deadlineMs
-  const ofBody = typeof deadline === 'string' ? parseLength(deadline) : null
-  if (ofBody === null) {
-    const shown = escapeInvisible(JSON.stringify(deadline).slice(0, 64))
-    throw invalid(`deadline: must be a duration such as "10m" or "1h30m", not ${shown}`)
-  }
-  if (deadlineMs !== null && deadlineMs !== ofBody) {
-    const both = `${formatDuration(ofBody)} in the body and ${formatDuration(deadlineMs)} in the query`
-    throw invalid(`deadline: is ${both}. Send one of them`)
-  }
-  return ofBody
+  /** Code of the error for a deadline that is too long. */
+  readonly invalid: 'body_invalid' | 'query_invalid'
 }
 
 function boundedChange(
-  asked: AskedScheduling,
+  {kind, deadlineMs, invalid}: AskedScheduling,
   {limits: {drainDeadlineMs, drainDeadlineMaxMs}}: OperationsContext['settings'],
 ): SchedulingChange {
-  const {kind} = asked
-  const deadlineMs = deadlineOf(asked)
   if (kind !== 'drain') return {kind}
   if (deadlineMs !== null && deadlineMs > drainDeadlineMaxMs) {
     const sentence = `deadline: must be at most ${formatDuration(drainDeadlineMaxMs)}`
-    const code = asked.deadlineMs === null ? 'body_invalid' : 'query_invalid'
-    throw new DomainError(code, `${sentence}, not ${formatDuration(deadlineMs)}.`)
+    throw new DomainError(invalid, `${sentence}, not ${formatDuration(deadlineMs)}.`)
   }
   return {kind, deadlineMs: deadlineMs ?? drainDeadlineMs}
 }

@@ -8,10 +8,10 @@ import {DomainError} from '../core/errors.ts'
 import {requireStore} from '../core/access/job-permission.ts'
 import type {JobRecord} from '../core/job.ts'
 import type {RevisionMatch} from '../core/submit.ts'
-import type {DryRunJson} from '../wire/dry-run.ts'
 import {encodeDefinition} from '../wire/job.ts'
 import {isObject} from '../wire/json.ts'
 import type {OperationsContext} from './context.ts'
+import type {DryRun} from './dry-run.ts'
 import {requireJob} from './jobs.ts'
 import {
   preconditionFailed,
@@ -36,7 +36,7 @@ type Submit<Reply> = (call: SubmitCall) => Promise<Reply>
 export function createPatch(
   {store}: OperationsContext,
   submit: Submit<SubmitReply>,
-  dryRun: Submit<DryRunJson>,
+  dryRun: Submit<DryRun>,
 ) {
   /** Throws `job_unknown`, and as `submit`. */
   async function patch(call: PatchCall): Promise<SubmitReply> {
@@ -54,7 +54,7 @@ export function createPatch(
   }
 
   /** Throws `job_unknown`, and as `dryRun`. */
-  async function patchDryRun(call: PatchCall): Promise<DryRunJson> {
+  async function patchDryRun(call: PatchCall): Promise<DryRun> {
     requireChange(call)
     return dryRun(await merge(call))
   }

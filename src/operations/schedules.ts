@@ -3,7 +3,12 @@ import {DomainError} from '../core/errors.ts'
 import {pausedUntil} from '../core/firing.ts'
 import type {JobSpec} from '../core/job.ts'
 import {nextPlanned, scheduleOf} from '../core/next-time.ts'
-import {clockChanges, localTimes} from '../core/schedule/clock-changes.ts'
+import {
+  type ClockChange,
+  clockChanges,
+  type LocalTime,
+  localTimes,
+} from '../core/schedule/clock-changes.ts'
 import {
   parseSchedule,
   type Schedule,
@@ -13,14 +18,39 @@ import {
 } from '../core/schedule/parse.ts'
 import {isKnownZone} from '../core/schedule/zone.ts'
 import {parseTime} from '../lib/rfc3339.ts'
-import type {PlannedTimesJson} from '../wire/cluster.ts'
-import {PLANNED_COUNT, type PlannedRange, QueryProblem} from '../wire/query.ts'
-import {formatTime} from '../wire/time.ts'
 import type {OperationsContext} from './context.ts'
 import {requireJob} from './jobs.ts'
 
 /** The anchor of `@every` has no fraction of a second. */
 const SECOND_MS = 1000
+
+/** Changes of the wall clock in one reply. */
+const CHANGES_MAX = 100
+
+export interface PlannedRange {
+  readonly count: number
+  /** Start as written; `null` = now. */
+  readonly from: string | null
+  /** End as written; `null` = no end. */
+  readonly to: string | null
+}
+
+export interface PlannedTimes {
+  readonly schedule: string
+  readonly timezone: string
+  /** Soonest first. */
+  readonly times: readonly LocalTime[]
+  /** Changes of the wall clock up to the last of these times. */
+  readonly changes: readonly ClockChange[]
+  /** Further times follow before the end of the range. */
+  readonly more: boolean
+  /** Why a stored job has no planned times; `''` = it has. */
+  readonly reason: '' | 'disabled' | 'dependent' | 'no_schedule' | 'expired' | 'ended'
+  /** Firing of the stored job is paused. */
+  readonly paused: boolean
+  /** `null` = the pause has no end, or there is none. */
+  readonly pausedUntil: number | null
+}
 
 export interface PreviewCall {
   readonly schedule: string
@@ -33,7 +63,7 @@ export interface PreviewCall {
 
 export function createSchedules({clock, store}: OperationsContext) {
   /** Throws `schedule_invalid`. */
-  async function preview(call: PreviewCall): Promise<PlannedTimesJson> {
+  async function preview(call: PreviewCall): Promise<PlannedTimes> {
     const timezone = call.timezone === '' ? await store.defaultTimezone() : call.timezone
     if (!isKnownZone(timezone))
       throw new DomainError(
@@ -57,11 +87,11 @@ export function createSchedules({clock, store}: OperationsContext) {
     const span = spanOf(call.range, zone, now)
     const times = take(span, (after) => schedule.next(after))
     const context = {timezone, name: call.name, anchorAt}
-    return encode({text, zone, span, times, schedule, context}, UNSTORED)
+    return plannedTimes({text, zone, span, times, schedule, context}, UNSTORED)
   }
 
   /** The undecided planned times of a stored job. Throws `job_unknown`. */
-  async function next(name: string, range: PlannedRange): Promise<PlannedTimesJson> {
+  async function next(name: string, range: PlannedRange): Promise<PlannedTimes> {
     const [found, fallback, putBack, pauses] = await Promise.all([
       store.job(name),
       store.defaultTimezone(),
@@ -84,9 +114,9 @@ export function createSchedules({clock, store}: OperationsContext) {
     const state = {
       reason: nextAt === null || schedule === null ? reasonOf(spec, schedule) : '',
       paused: until > -Infinity,
-      paused_until: Number.isFinite(until) ? formatTime(until) : null,
+      pausedUntil: Number.isFinite(until) ? until : null,
     } as const
-    return encode({text: spec.schedule, zone, span, times, schedule, context}, state)
+    return plannedTimes({text: spec.schedule, zone, span, times, schedule, context}, state)
   }
 
   return {preview, next}
@@ -105,7 +135,7 @@ function spanOf({count, from, to}: PlannedRange, zone: string, now: number): Spa
   const after = from === null ? now : instantIn('from', from, zone) - 1
   const until = to === null ? Infinity : instantIn('to', to, zone)
   if (from !== null && until <= after + 1)
-    throw new QueryProblem('to: must be later than from; nothing is between them')
+    throw queryInvalid('to: must be later than from; nothing is between them')
   return {after: from === null ? now : after, until, count}
 }
 
@@ -120,12 +150,16 @@ function instantIn(name: string, text: string, zone: string): number {
   const wall = DATE.test(text) ? `${text}T00:00` : text
   const at = parseTime(wall)
   if (at === null)
-    throw new QueryProblem(
+    throw queryInvalid(
       `${name}: "${text.slice(0, 64)}" is no time; use 2027-03-28, 2027-03-28T02:00 or ` +
         '2027-03-28T02:00:00+01:00',
     )
   if (!WALL.test(wall)) return at
   return Temporal.PlainDateTime.from(wall).toZonedDateTime(zone).epochMilliseconds
+}
+
+function queryInvalid(problem: string): DomainError {
+  return new DomainError('query_invalid', `${problem}.`)
 }
 
 interface Taken {
@@ -154,10 +188,10 @@ interface Planned {
   readonly context: ScheduleContext
 }
 
-type State = Pick<PlannedTimesJson, 'reason' | 'paused' | 'paused_until'>
+type State = Pick<PlannedTimes, 'reason' | 'paused' | 'pausedUntil'>
 
 /** State of a schedule that no job has. */
-const UNSTORED: State = {reason: '', paused: false, paused_until: null}
+const UNSTORED: State = {reason: '', paused: false, pausedUntil: null}
 
 /** Why a job has no next planned time. */
 function reasonOf(
@@ -170,42 +204,17 @@ function reasonOf(
   return expiresAt === null ? 'ended' : 'expired'
 }
 
-function encode(
+function plannedTimes(
   {text, zone, span, times: {at, more}, schedule, context}: Planned,
   state: State,
-): PlannedTimesJson {
+): PlannedTimes {
   const last = at.at(-1)
-  const known = {schedule: text, timezone: zone, next: at.map(formatTime), more, ...state}
+  const known = {schedule: text, timezone: zone, more, ...state}
   // A stored zone may be unknown to this version; then nothing is planned.
-  if (last === undefined || schedule === null) return {...known, planned: [], clock_changes: []}
-  const changes = clockChanges(zone, Math.min(span.after, at[0]!), last, PLANNED_COUNT.maximum)
+  if (last === undefined || schedule === null) return {...known, times: [], changes: []}
   return {
     ...known,
-    planned: localTimes(at, text, schedule, context, zone).map((time) => ({
-      at: formatTime(time.at),
-      local: localText(time.at, time.offsetMs),
-      shift: time.shift,
-      moved_from: time.plannedWall === null ? '' : wallText(time.plannedWall),
-    })),
-    clock_changes: changes.map((change) => ({
-      at: formatTime(change.at),
-      before: offsetText(change.offsetBeforeMs),
-      after: offsetText(change.offsetAfterMs),
-    })),
+    times: localTimes(at, text, schedule, context, zone),
+    changes: clockChanges(zone, Math.min(span.after, at[0]!), last, CHANGES_MAX),
   }
-}
-
-function localText(at: number, offsetMs: number): string {
-  return `${wallText(at + offsetMs)}${offsetText(offsetMs)}`
-}
-
-function wallText(wall: number): string {
-  return new Date(wall).toISOString().slice(0, 19)
-}
-
-/** RFC 3339 has no seconds in offsets, which some zones had long ago. */
-function offsetText(offsetMs: number): string {
-  const minutes = Math.round(Math.abs(offsetMs) / 60_000)
-  const two = (value: number) => String(value).padStart(2, '0')
-  return `${offsetMs < 0 ? '-' : '+'}${two(Math.floor(minutes / 60))}:${two(minutes % 60)}`
 }

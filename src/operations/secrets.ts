@@ -7,23 +7,9 @@ import type {Actor} from '../core/audit.ts'
 import {check, type Principal, refusalSentence} from '../core/access/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import type {Finding} from '../core/findings.ts'
-import {
-  SECRET_BYTES_MAX,
-  SECRET_LENGTH_MIN,
-  SECRET_NAME,
-  secretPath,
-  SECRETS_MAX,
-} from '../core/secret.ts'
+import {SECRET_NAME, secretPath, SECRETS_MAX} from '../core/secret.ts'
 import type {SecretRecord} from '../ports/secret-store.ts'
-import {isLongerThan, isObject, readJsonBytes} from '../wire/json.ts'
 import type {OperationsContext} from './context.ts'
-
-/**
- * Control characters but tab and line breaks: no output shows them as they are, so they cannot be
- * redacted.
- */
-// oxlint-disable-next-line no-control-regex
-const CONTROL = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]/
 
 const HOW_TO_GET_A_KEY =
   'Make one with `(umask 077; head -c 32 /dev/urandom > secret-key)`, and start all servers with ' +
@@ -37,22 +23,24 @@ export function createSecrets({store, vault}: OperationsContext) {
   }
 
   /**
-   * Throws `not_allowed`, `payload_unparsable`, `secret_invalid`, `secret_key_unusable`,
+   * `value` is valid by `secretProblem`. Throws `not_allowed`, `secret_invalid`, `secret_key_unusable`,
    * `too_many_secrets`.
    */
   async function putSecret(
     caller: Principal,
     name: string,
-    body: Uint8Array,
+    value: string,
     actor: Actor,
   ): Promise<{readonly secret: SecretRecord; readonly created: boolean}> {
     const path = secretPath(name)
     const [create, update] = [check(caller, 'create', path), check(caller, 'update', path)]
     if (!SECRET_NAME.test(name))
-      throw invalid(
-        'the name must have 1 to 128 letters, digits, ".", "_" and "-"; it cannot be "." or ".."',
+      throw new DomainError(
+        'secret_invalid',
+        'The secret cannot be set: the name must have 1 to 128 letters, digits, ".", "_" and "-"; it ' +
+          'cannot be "." or "..".',
       )
-    const sealed = await vault.seal(name, readValue(body))
+    const sealed = await vault.seal(name, value)
     if (sealed === null)
       throw new DomainError(
         'secret_key_unusable',
@@ -90,31 +78,6 @@ export function createSecrets({store, vault}: OperationsContext) {
   }
 
   return {secrets, putSecret, deleteSecret}
-}
-
-/** Problems of a parser could repeat a part of the value. */
-function readValue(body: Uint8Array): string {
-  const json = readJsonBytes(body)
-  if (json.kind === 'syntax')
-    throw new DomainError('payload_unparsable', 'The body must be JSON: {"value": "..."}.')
-  const value = json.kind === 'value' && isObject(json.value) ? json.value['value'] : undefined
-  if (typeof value !== 'string') throw invalid('value: is required, as text')
-  if (value.trim().length < SECRET_LENGTH_MIN)
-    throw invalid(
-      `value: must have at least ${SECRET_LENGTH_MIN} characters, without the blanks around it. ` +
-        'A shorter one cannot be redacted',
-    )
-  if (isLongerThan(value, SECRET_BYTES_MAX))
-    throw invalid(`value: must have at most ${SECRET_BYTES_MAX} bytes`)
-  if (CONTROL.test(value))
-    throw invalid(
-      'value: cannot contain control characters but tabs and line breaks. Encode binary data as base64',
-    )
-  return value
-}
-
-function invalid(problem: string): DomainError {
-  return new DomainError('secret_invalid', `The secret cannot be set: ${problem}.`)
 }
 
 /** A problem of a definition that names these secrets; `null` = all of them are stored. */

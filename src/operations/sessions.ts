@@ -6,19 +6,13 @@ import type {Actor} from '../core/audit.ts'
 import type {Principal} from '../core/access/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import {TokenBuckets} from '../lib/token-buckets.ts'
-import type {SessionOwner, TokenRecord} from '../ports/token-store.ts'
-import type {Expiry} from '../identity/token-cache.ts'
+import type {Identity, SessionOwner, TokenRecord} from '../ports/token-store.ts'
 import {digestOf} from '../identity/token-cache.ts'
 import type {OperationsContext} from './context.ts'
 import {SECRET_PREFIX} from '../core/access/agent-token.ts'
 
 /** Sign-ins of an owner on one server. Each is a write, and a row of the audit log. */
 export const SIGN_INS_PER_MINUTE = 30
-
-/** A caller, as it may see itself. */
-export interface Identity extends Expiry {
-  readonly principal: Principal
-}
 
 export interface OpenedSession {
   readonly identity: Identity

@@ -257,7 +257,7 @@ export function submissionsPaused(): DomainError {
   return new DomainError(
     'submissions_paused',
     'Submissions are paused: no job can be created, replaced, restored or reverted. Jobs still run as ' +
-      'planned, and can be run, enabled, disabled and deleted. End the pause with POST /v1/unpause.',
+      'planned, and can be run, enabled, disabled and deleted.',
   )
 }
 

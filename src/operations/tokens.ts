@@ -6,29 +6,19 @@ import type {Actor} from '../core/audit.ts'
 import {
   type AgentLimits,
   JOIN_SECRET_PREFIX,
-  readAgentLimits,
+  NO_AGENT_LIMITS,
   SECRET_PREFIX,
-  USES_MAX,
 } from '../core/access/agent-token.ts'
-import {
-  type Principal,
-  TOKEN_KINDS,
-  type TokenKind,
-  TOKENS_MAX,
-} from '../core/access/authorization.ts'
+import {type Principal, type TokenKind, TOKENS_MAX} from '../core/access/authorization.ts'
 import {DomainError} from '../core/errors.ts'
-import {parseTime} from '../lib/rfc3339.ts'
+import {FaultList, sentenceOf} from '../core/findings.ts'
 import type {NewToken, TokenRecord} from '../ports/token-store.ts'
-import {isObject, readJsonBytes} from '../wire/json.ts'
 import {digestOf} from '../identity/token-cache.ts'
 import type {OperationsContext} from './context.ts'
-import {POLICY_NAME} from './policies.ts'
 
-const TOKEN_NAME = /^[\p{L}\p{N}](?:[\p{L}\p{N} ._@-]{0,126}[\p{L}\p{N}._-])?$/u
-/** Policies of a token. Bounds the work of a list. */
-const POLICIES_OF_TOKEN_MAX = 16
 const LIMIT_FIELDS = ['names', 'tags', 'slots'] as const
 const BOOTSTRAP_NAME = 'bootstrap'
+const MANAGEMENT = {kind: 'management', policies: [], limits: NO_AGENT_LIMITS, uses: null} as const
 
 export interface CreatedToken {
   readonly token: TokenRecord
@@ -45,20 +35,21 @@ export interface RevokedToken {
 const NOBODY_MANAGES =
   'there is no management token any more: to make another one, start a server with --token-file'
 
-interface TokenRequest {
+/** A token to create. Its fields are valid, each by itself. */
+export interface AskedToken {
   readonly name: string
   readonly kind: TokenKind
   readonly policies: readonly string[]
   readonly expiresAt: number | null
-  readonly limits?: AgentLimits
-  readonly uses?: number
+  /** Only of a token for agents. */
+  readonly limits: AgentLimits
+  /** Only of a join token; `null` = one agent. */
+  readonly uses: number | null
 }
 
 export function createTokens({store, random, clock, access, settings}: OperationsContext) {
   /** Sorted by name. */
-  function tokens(): Promise<readonly TokenRecord[]> {
-    return store.tokens()
-  }
+  const tokens = () => store.tokens()
 
   /** Throws `token_unknown`. */
   async function token(accessor: string): Promise<TokenRecord> {
@@ -72,37 +63,39 @@ export function createTokens({store, random, clock, access, settings}: Operation
     return principal
   }
 
-  /** Throws `payload_unparsable`, `token_invalid`, `too_many_tokens`. */
-  async function createToken(body: Uint8Array, actor: Actor): Promise<CreatedToken> {
-    const request = readRequest(body, null)
-    if (request.expiresAt !== null && request.expiresAt <= clock.now())
-      throw invalid('expires_at: must be in the future')
-    if (!settings.tokenConfigured && request.kind !== 'management')
-      throw invalid('type: must be management for the first token; run belfry token bootstrap')
-    const created = await create(request, false, actor)
-    const warnings = grantWarnings(request, await store.policies())
-    const isNamed = ({name}: TokenRecord) => name === request.name
+  /** Throws `token_invalid`, `too_many_tokens`. */
+  async function createToken(asked: AskedToken, actor: Actor): Promise<CreatedToken> {
+    requireValid(asked, clock.now(), !settings.tokenConfigured)
+    const created = await create(asked, false, actor)
+    const warnings = grantWarnings(asked, await store.policies())
+    const isNamed = ({name}: TokenRecord) => name === asked.name
     if ((await store.tokens()).filter(isNamed).length > 1)
       warnings.push('another token has this name: both are valid')
     return {...created, warnings}
   }
 
-  /** The first management token. Throws `token_not_first`, and as `createToken`. */
-  async function bootstrap(body: Uint8Array, actor: Actor): Promise<CreatedToken> {
-    const request = readRequest(body, {name: BOOTSTRAP_NAME, type: 'management'})
-    if (request.kind !== 'management') throw invalid('type: must be management, or left out')
-    return {...(await create(request, true, actor)), warnings: []}
+  /** The first management token. Throws `token_invalid`, `token_not_first`. */
+  async function bootstrap(
+    {name = BOOTSTRAP_NAME, expiresAt}: Partial<Pick<AskedToken, 'name' | 'expiresAt'>>,
+    actor: Actor,
+  ): Promise<CreatedToken> {
+    const asked = {...MANAGEMENT, name, expiresAt: expiresAt ?? null}
+    requireValid(asked, clock.now(), true)
+    return {...(await create(asked, true, actor)), warnings: []}
   }
 
   async function create(
-    request: TokenRequest,
+    {limits, uses, ...asked}: AskedToken,
     isFirst: boolean,
     actor: Actor,
   ): Promise<Omit<CreatedToken, 'warnings'>> {
-    const prefix = request.kind === 'join' ? JOIN_SECRET_PREFIX : SECRET_PREFIX
+    const {kind} = asked
+    const prefix = kind === 'join' ? JOIN_SECRET_PREFIX : SECRET_PREFIX
     const secret = `${prefix}${random.id()}${random.id()}` // more than 256 random bits
     const created: NewToken = {
-      ...request,
+      ...asked,
+      ...(kind === 'agent' || kind === 'join' ? {limits} : {}),
+      ...(kind === 'join' ? {uses: uses ?? 1} : {}),
       accessor: random.id(),
       digest: digestOf(secret),
       isFirst,
@@ -140,7 +133,7 @@ function isManaged(tokens: readonly TokenRecord[], now: number): boolean {
 
 /** Why the policies of a token grant less than was asked for. */
 function grantWarnings(
-  {kind, policies}: TokenRequest,
+  {kind, policies}: AskedToken,
   stored: readonly {readonly name: string}[],
 ): string[] {
   if (kind === 'client' && policies.length === 0)
@@ -158,93 +151,25 @@ function requireToken(token: TokenRecord | null): TokenRecord {
 
 /** The message does not repeat the accessor: it may be the secret of a token, sent by mistake. */
 function tokenUnknown(): DomainError {
-  return new DomainError(
-    'token_unknown',
-    'There is no token with this accessor. See GET /v1/acl/tokens.',
-  )
+  return new DomainError('token_unknown', 'There is no token with this accessor.')
 }
 
-/** `fallback`: values of an empty body, and of fields that are left out. */
-function readRequest(
-  body: Uint8Array,
-  fallback: {readonly name: string; readonly type: TokenKind} | null,
-): TokenRequest {
-  const isEmpty = body.length === 0 && fallback !== null
-  const fields: Record<string, unknown> = {...fallback, ...(isEmpty ? {} : readFields(body))}
-  const {name, type, policies = [], expires_at: expiresAt = null} = fields
-  if (typeof name !== 'string' || name === '') throw invalid('name: is required')
-  if (!TOKEN_NAME.test(name))
-    throw invalid(
-      'name: must be 1 to 128 letters, digits, blanks, ".", "_", "@" and "-". The first must be a ' +
-        'letter or a digit, and the last neither a blank nor "@"',
-    )
-  const kind = TOKEN_KINDS.find((known) => known === type)
-  if (kind === undefined) throw invalid(`type: must be one of ${TOKEN_KINDS.join(', ')}`)
-  return {
-    name,
-    kind,
-    policies: readPolicies(policies, kind),
-    expiresAt: readExpiry(expiresAt),
-    ...(kind === 'agent' || kind === 'join' ? readLimits(fields) : noLimits(fields, kind)),
-    ...readUses(fields.uses ?? null, kind),
-  }
-}
-
-function readFields(body: Uint8Array): Record<string, unknown> {
-  const json = readJsonBytes(body)
-  if (json.kind === 'syntax')
-    throw new DomainError('payload_unparsable', `Unable to parse payload: ${json.problem}`)
-  if (json.kind === 'content') throw invalid(json.problem)
-  if (!isObject(json.value)) throw invalid('the body must be a JSON object')
-  return json.value
-}
-
-function readPolicies(value: unknown, kind: TokenKind): readonly string[] {
-  const names = value ?? []
-  const isValid =
-    Array.isArray(names) &&
-    names.length <= POLICIES_OF_TOKEN_MAX &&
-    names.every((name) => typeof name === 'string' && POLICY_NAME.test(name))
-  if (!isValid)
-    throw invalid(`policies: must be a list of at most ${POLICIES_OF_TOKEN_MAX} names of policies`)
-  const given = names as readonly string[]
-  if (kind !== 'client' && given.length > 0)
-    throw invalid(`policies: must be empty: only a token of type client has policies, not ${kind}`)
-  return [...new Set(given)]
-}
-
-function noLimits(fields: Readonly<Record<string, unknown>>, kind: TokenKind): object {
-  const given = LIMIT_FIELDS.find((field) => (fields[field] ?? null) !== null)
-  if (given === undefined) return {}
-  throw invalid(`${given}: is only for a token of type agent or join, not ${kind}`)
-}
-
-function readLimits(fields: Readonly<Record<string, unknown>>): {limits: AgentLimits} {
-  const read = readAgentLimits(fields)
-  if (!read.ok) throw invalid(read.problem)
-  return {limits: read.limits}
-}
-
-/** Uses of a join token; one agent if it does not say more. */
-function readUses(value: unknown, kind: TokenKind): {uses?: number} {
-  if (kind !== 'join') {
-    if (value !== null) throw invalid(`uses: is only for a token of type join, not ${kind}`)
-    return {}
-  }
-  const uses = value ?? 1
-  if (!Number.isInteger(uses) || Number(uses) < 1 || Number(uses) > USES_MAX)
-    throw invalid(`uses: must be a whole number from 1 to ${USES_MAX}`)
-  return {uses: Number(uses)}
-}
-
-function readExpiry(value: unknown): number | null {
-  if (value === null || value === '') return null
-  const at = typeof value === 'string' ? parseTime(value) : null
-  if (at === null)
-    throw invalid('expires_at: must be a time such as "2026-05-01T08:30:00Z", or null')
-  return at
-}
-
-function invalid(problem: string): DomainError {
-  return new DomainError('token_invalid', `The token cannot be created: ${problem}.`)
+/** Rules between fields, and for the expiry. Throws `token_invalid`. */
+function requireValid(asked: AskedToken, now: number, isFirst: boolean): void {
+  const {kind, policies, expiresAt, limits, uses} = asked
+  const faults = new FaultList()
+  if (isFirst && kind !== 'management')
+    faults.add('type', 'must be management for the first token; run belfry token bootstrap')
+  if (expiresAt !== null && expiresAt <= now) faults.add('expires_at', 'must be in the future')
+  if (kind !== 'client' && policies.length > 0)
+    faults.add('policies', `must be empty: only a token of type client has policies, not ${kind}`)
+  const isForAgents = kind === 'agent' || kind === 'join'
+  for (const field of isForAgents ? [] : LIMIT_FIELDS)
+    if (limits[field] !== null)
+      faults.add(field, `is only for a token of type agent or join, not ${kind}`)
+  if (kind !== 'join' && uses !== null)
+    faults.add('uses', `is only for a token of type join, not ${kind}`)
+  if (faults.all.length === 0) return
+  const problems = faults.all.map(sentenceOf).join('; ')
+  throw new DomainError('token_invalid', `The token cannot be created: ${problems}.`)
 }

@@ -1,7 +1,7 @@
 /** Tokens and policies. A token is stored without its secret, which only its owner has. */
 import type {Actor} from '../core/audit.ts'
 import type {AgentGrant, AgentLimits, BoundNode} from '../core/access/agent-token.ts'
-import type {TokenKind} from '../core/access/authorization.ts'
+import type {Principal, TokenKind} from '../core/access/authorization.ts'
 
 export interface Policy {
   readonly name: string
@@ -40,6 +40,19 @@ export interface SessionTerms {
   readonly owner: string
   readonly idleMs: number
   readonly endsAt: number
+}
+
+/** Expiry of a caller, in ms since the epoch. */
+export interface Expiry {
+  /** A session expires later if it is used before; `null` = it does not expire. */
+  readonly expiresAt: number | null
+  /** End of a session, however much it is used; `null` = not a session. */
+  readonly endsAt: number | null
+}
+
+/** A caller, as it may see itself. */
+export interface Identity extends Expiry {
+  readonly principal: Principal
 }
 
 export interface NewToken extends Omit<

@@ -8,7 +8,7 @@ import {pino, type DestinationStream, type Logger} from 'pino'
 import type {LogLevel} from '../config/values.ts'
 import {type BelfryEvent, type EventLevel, type EventRow, EVENTS} from '../core/events.ts'
 import type {Events} from '../ports/events.ts'
-import {formatTime} from '../wire/time.ts'
+import {formatTime} from '../lib/rfc3339.ts'
 import {LaunchLines} from './launch-lines.ts'
 
 const STANDARD_ERROR = 2

@@ -2,12 +2,15 @@
 import {type Static, Type} from 'typebox'
 import {type Actor, AUDIT_TARGETS, type AuditTarget} from '../core/audit.ts'
 import {type JobSpec, specOf} from '../core/job-fields.ts'
+import type {
+  AuditEntry as AuditEntryRecord,
+  Revision as RevisionRecord,
+} from '../ports/audit-store.ts'
 import {encodeDefinition} from './job.ts'
 import {isObject} from './json.ts'
 import {PageQuery, type Query, QueryProblem, PAGE_ROWS_MAX, readSlice} from './query.ts'
-import {parseTime} from '../lib/rfc3339.ts'
+import {formatOptionalTime, formatTime, parseTime} from '../lib/rfc3339.ts'
 import {OptionalTime, Time} from './shapes.ts'
-import {formatOptionalTime, formatTime} from './time.ts'
 
 export const RESULTS = ['done', 'refused'] as const
 
@@ -125,23 +128,7 @@ function readTime(query: Query, name: string): number | null {
   return at
 }
 
-/** Fields of a stored entry; `at` in ms since the epoch. */
-interface EntryFields {
-  readonly id: number
-  readonly at: number
-  readonly actor: Actor
-  readonly action: string
-  readonly result: (typeof RESULTS)[number]
-  readonly targetType: AuditTarget
-  readonly target: string
-  readonly detail: string
-  readonly revisionBefore: number | null
-  readonly revisionAfter: number | null
-  readonly before: string | null
-  readonly after: string | null
-}
-
-export function encodeAuditEntry(entry: EntryFields): AuditEntryJson {
+export function encodeAuditEntry(entry: AuditEntryRecord): AuditEntryJson {
   const {targetType, revisionBefore, revisionAfter} = entry
   const isLeftOut =
     (revisionBefore !== null && entry.before === null) ||
@@ -164,14 +151,9 @@ export function encodeAuditEntry(entry: EntryFields): AuditEntryJson {
   }
 }
 
-interface RevisionFields {
-  readonly revision: number
-  readonly change: Pick<EntryFields, 'at' | 'actor' | 'action' | 'detail'> | null
-}
-
 const NOBODY: Actor = {name: '', accessor: '', kind: '', address: ''}
 
-export function encodeRevision({revision, change}: RevisionFields): RevisionJson {
+export function encodeRevision({revision, change}: RevisionRecord): RevisionJson {
   return {
     revision,
     at: formatOptionalTime(change?.at ?? null),
@@ -182,7 +164,7 @@ export function encodeRevision({revision, change}: RevisionFields): RevisionJson
 }
 
 export function encodeRevisionDefinition(found: {
-  readonly revision: RevisionFields
+  readonly revision: RevisionRecord
   readonly spec: JobSpec
 }): RevisionDefinitionJson {
   return {...encodeRevision(found.revision), definition: encodeDefinition(found.spec)}
@@ -208,7 +190,7 @@ function encodeActor({name, accessor, kind, address}: Actor) {
 
 type Fields = Readonly<Record<string, unknown>>
 
-function documentOf(targetType: EntryFields['targetType'], stored: string | null): Fields | null {
+function documentOf(targetType: AuditTarget, stored: string | null): Fields | null {
   if (stored === null) return null
   return targetType === 'job' ? encodeDefinition(specOf(stored)) : {Rules: stored}
 }

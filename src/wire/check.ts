@@ -4,6 +4,11 @@
  */
 import type {Static, TSchema} from 'typebox'
 import {Compile, type Validator} from 'typebox/compile'
+import {Set as setFormat} from 'typebox/format'
+import {parseTime} from '../lib/rfc3339.ts'
+
+// Times of requests, in every form that the API reads; empty = not set.
+setFormat('date-time', (text) => text === '' || parseTime(text) !== null)
 
 export type Check<Value = unknown> = (value: unknown) => value is Value
 

@@ -20,8 +20,7 @@ import {
   READ_ONLY_FIELDS,
 } from './job.ts'
 import {isLongerThan, isObject} from './json.ts'
-import {describeSchema, MAP_KEY_LENGTH_MAX, MAP_VALUE_BYTES_MAX} from './shapes.ts'
-import {ZERO_TIME} from './time.ts'
+import {describeSchema, MAP_KEY_LENGTH_MAX, MAP_VALUE_BYTES_MAX, ZERO_TIME} from './shapes.ts'
 
 /** A field with a fault has its default in `spec`, so that the others can be checked. */
 export interface DecodedJob {

@@ -2,9 +2,10 @@
 import {Type, type Static} from 'typebox'
 import {executionId, type ExecutionRecord} from '../core/execution.ts'
 import {launchStatus} from '../core/finish.ts'
-import type {LaunchRecord} from '../core/launch-record.ts'
-import {OptionalTime, schemaRef, Time} from './shapes.ts'
-import {formatOptionalTime, formatTime, ZERO_TIME} from './time.ts'
+import type {ExecutionView, LaunchView} from '../ports/history-store.ts'
+import {decodeOutput, lastBytes} from './output.ts'
+import {OptionalTime, schemaRef, Time, ZERO_TIME} from './shapes.ts'
+import {formatOptionalTime, formatTime} from '../lib/rfc3339.ts'
 
 export const EXECUTION_STATUSES = [
   'pending',
@@ -81,20 +82,13 @@ export const LaunchExecution = Type.Object(
 )
 export type LaunchExecutionJson = Static<typeof LaunchExecution>
 
-/** A record with the stored tail of its output. The store's `ExecutionView` has this shape. */
-export interface ExecutionWithOutput extends ExecutionRecord {
-  readonly output: Uint8Array
-  readonly outputStart?: Uint8Array
-  readonly outputTruncated: boolean
-}
-
 /** Stands for bytes that are not kept, on a line of its own. `before` is the text in front of it. */
 export function omittedLine(bytes: number, before: string): string {
   return `${before === '' || before.endsWith('\n') ? '' : '\n'}… ${bytes} bytes not kept …\n`
 }
 
 /** All text of a view: what Belfry adds, the start, a line for the bytes that are missing, and the end. */
-export function outputText(view: ExecutionWithOutput): string {
+export function outputText(view: ExecutionView): string {
   const {outputHead, outputStart, output, outputFoot} = view
   const tail = decodeOutput(output) + outputFoot
   if (outputStart === undefined || output.length === 0) return outputHead + tail
@@ -103,7 +97,7 @@ export function outputText(view: ExecutionWithOutput): string {
 }
 
 /** Bytes of the command's output that the view does not have. */
-function omittedBytes({outputBytes, output, outputStart}: ExecutionWithOutput): number {
+function omittedBytes({outputBytes, output, outputStart}: ExecutionView): number {
   return Math.max(0, outputBytes - output.length - (outputStart?.length ?? 0))
 }
 
@@ -111,10 +105,7 @@ function omittedBytes({outputBytes, output, outputStart}: ExecutionWithOutput): 
  * Encodes an execution. `outputBytesMax` limits the text; `null` = all that the view holds. A limited text is
  * the end of the output: it includes the head only if nothing between head and tail is missing.
  */
-export function encodeExecution(
-  view: ExecutionWithOutput,
-  outputBytesMax: number | null,
-): ExecutionJson {
+export function encodeExecution(view: ExecutionView, outputBytesMax: number | null): ExecutionJson {
   const written = decodeOutput(view.output) + view.outputFoot
   const {text, cutBytes} =
     outputBytesMax === null
@@ -200,10 +191,8 @@ export const Launch = Type.Object(
 )
 export type LaunchJson = Static<typeof Launch>
 
-export function encodeLaunch(
-  launch: LaunchRecord,
-  executions: readonly ExecutionRecord[],
-): LaunchJson {
+export function encodeLaunch(launch: LaunchView): LaunchJson {
+  const {executions} = launch
   return {
     group: launch.group,
     job_name: launch.jobName,
@@ -218,36 +207,4 @@ export function encodeLaunch(
     term: launch.term,
     executions: executions.map(encodeLaunchExecution),
   }
-}
-
-/** Bytes of output for each execution of a list, unless the request says otherwise. */
-export const LISTED_OUTPUT_BYTES = 16 * 1024
-
-const CONTINUATION_MASK = 0xc0
-const CONTINUATION = 0x80
-
-/** Output as text: UTF-8, with U+FFFD for other bytes. */
-export function decodeOutput(bytes: Uint8Array): string {
-  return new TextDecoder('utf-8', {ignoreBOM: true}).decode(bytes)
-}
-
-/** The last characters of `text` that fit into `bytesMax` bytes of UTF-8. */
-export function lastBytes(text: string, bytesMax: number): {text: string; cutBytes: number} {
-  if (text.length * 3 <= bytesMax) return {text, cutBytes: 0}
-  const bytes = new TextEncoder().encode(text)
-  if (bytes.length <= bytesMax) return {text, cutBytes: 0}
-  let from = bytes.length - bytesMax
-  while (from < bytes.length && (bytes[from]! & CONTINUATION_MASK) === CONTINUATION) from += 1
-  return {text: decodeOutput(bytes.subarray(from)), cutBytes: from}
-}
-
-/** Number of bytes at the end that start an incomplete character: 0 to 3. */
-export function unfinishedBytes(bytes: Uint8Array): number {
-  for (let back = 1; back <= Math.min(3, bytes.length); back += 1) {
-    const byte = bytes[bytes.length - back]!
-    if ((byte & CONTINUATION_MASK) === CONTINUATION) continue
-    const needs = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1
-    return needs > back ? back : 0
-  }
-  return 0
 }

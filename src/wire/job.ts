@@ -15,7 +15,7 @@ import {
   type ValueOf,
 } from '../core/job-fields.ts'
 import {MayBeUnset, OptionalTime, TextMap, TextMapInput, Time} from './shapes.ts'
-import {formatOptionalTime} from './time.ts'
+import {formatOptionalTime} from '../lib/rfc3339.ts'
 
 export const CONFIG_ENTRIES_MAX = 64
 const TIME_LENGTH_MAX = 64

@@ -208,18 +208,10 @@ export const PlannedQuery = {
   to: Type.Optional(Type.String({description: `Planned times before it. ${PLANNED_BOUND}`})),
 }
 
-export interface PlannedRange {
-  readonly count: number
-  /** Start as written; `null` = now. */
-  readonly from: string | null
-  /** End as written; `null` = no end. */
-  readonly to: string | null
-}
-
 export const PageQuery = Type.Object({_start: Start, _end: End})
 
 /** `count`, `from` and `to` of planned times. */
-export function readPlannedRange(query: Query): PlannedRange {
+export function readPlannedRange(query: Query) {
   const to = query.text('to')
   const preset = to === null ? PLANNED_COUNT.default : PLANNED_COUNT.maximum
   return {count: query.integer('count', preset, PLANNED_COUNT), from: query.text('from'), to}

@@ -23,3 +23,12 @@ export const NewSettings = Type.Object(
     examples: [{timezone: 'Europe/Berlin'}],
   },
 )
+
+export const PauseStatus = Type.Object(
+  {paused: Type.Boolean({description: 'True when submissions are paused.'})},
+  {
+    $id: 'PauseStatus',
+    description: 'Whether jobs can be created, replaced, restored and reverted.',
+  },
+)
+export type PauseStatusJson = Static<typeof PauseStatus>

@@ -3,7 +3,12 @@
  * part of the OpenAPI document. Also the sentence that says what a schema expects. No resource is defined
  * here.
  */
-import {Type, type TSchema} from 'typebox'
+import {type Static, Type, type TSchema} from 'typebox'
+import {parseLength} from '../lib/duration.ts'
+import {checkOf} from './check.ts'
+
+/** The timestamp of an execution that has not started or finished. Clients of this API compare with it. */
+export const ZERO_TIME = '0001-01-01T00:00:00Z'
 
 /** Limit for one value of a map, in bytes of UTF-8. */
 export const MAP_VALUE_BYTES_MAX = 64 * 1024
@@ -14,6 +19,40 @@ export const Time = (description: string) =>
 
 export const OptionalTime = (description: string) =>
   Type.Union([Time(description), Type.Null()], {description})
+
+/**
+ * Values with a rule that JSON Schema cannot express. `problemOf` returns the end of a sentence, as
+ * `describeSchema` does; `null` = valid. `expected` is that of a value of another type.
+ */
+export function Checked<Schema extends TSchema>(
+  schema: Schema,
+  problemOf: (value: Static<Schema>) => string | null,
+  expected = describeSchema(schema),
+): Schema {
+  const isOfType = checkOf(schema)
+  return Type.Refine(
+    schema,
+    (value) => isOfType(value) && problemOf(value) === null,
+    (value) => (isOfType(value) ? problemOf(value) : null) ?? expected,
+  )
+}
+
+/** A text in a request that must have the form that `isValid` knows; empty = not set. */
+export function TextForm(
+  description: string,
+  expected: string,
+  isValid: (text: string) => boolean,
+) {
+  const problemOf = (text: string) => (text === '' || isValid(text) ? null : expected)
+  return Checked(Type.String({description}), problemOf, expected)
+}
+
+export const Duration = (description: string) =>
+  TextForm(
+    description,
+    'must be a duration such as "10m" or "1h30m"',
+    (text) => parseLength(text) !== null,
+  )
 
 /** A map of strings in a response. */
 export const TextMap = (description: string) =>
@@ -57,6 +96,7 @@ export function referencedSchemas(): readonly TSchema[] {
 
 interface Keywords {
   readonly type?: string
+  readonly format?: string
   readonly enum?: readonly unknown[]
   readonly anyOf?: readonly TSchema[]
   readonly minimum?: number
@@ -70,10 +110,16 @@ interface Keywords {
  * alternative is not mentioned: it means the same as leaving the field out.
  */
 export function describeSchema(schema: TSchema): string {
+  return describeFault(schema, undefined)
+}
+
+/** Rule that the value breaks, written like that of `describeSchema`. */
+export function describeFault(schema: TSchema, value: unknown): string {
+  if (Type.IsRefine(schema)) return schema['~refine'][0]!.error(value)
   const keywords = schema as Keywords
   if (keywords.anyOf !== undefined) {
     const [first] = keywords.anyOf
-    return first === undefined ? 'is not allowed' : describeSchema(first)
+    return first === undefined ? 'is not allowed' : describeFault(first, value)
   }
   if (keywords.enum !== undefined) {
     const values = keywords.enum
@@ -84,6 +130,7 @@ export function describeSchema(schema: TSchema): string {
   if (keywords.type === 'array') return 'must be a list of strings'
   if (keywords.type === 'boolean') return 'must be true or false'
   if (keywords.type === 'integer' || keywords.type === 'number') return `must be ${range(keywords)}`
+  if (keywords.format === 'date-time') return 'must be a time such as "2026-05-01T08:30:00Z"'
   if (keywords.type === 'string')
     return keywords.maxLength === undefined
       ? 'must be a string'

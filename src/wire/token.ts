@@ -1,29 +1,56 @@
 /** Tokens in JSON, and the answer to the question what a token may do. */
 import {type Static, Type} from 'typebox'
-import {type AgentGrant, encodeAgentLimits, NO_AGENT_LIMITS} from '../core/access/agent-token.ts'
-import {OptionalTime, schemaRef, Time} from './shapes.ts'
-import {formatOptionalTime, formatTime} from './time.ts'
+import {
+  encodeAgentLimits,
+  NO_AGENT_LIMITS,
+  readAgentLimits,
+  USES_MAX,
+} from '../core/access/agent-token.ts'
+import {POLICIES_OF_TOKEN_MAX, TOKEN_KINDS, TOKEN_NAME} from '../core/access/authorization.ts'
+import {LIMIT_ENTRIES_MAX, POLICY_NAME} from '../core/access/policy.ts'
+import {assert} from '../lib/assert.ts'
+import {formatOptionalTime, formatTime, parseTime} from '../lib/rfc3339.ts'
+import type {Identity, TokenRecord} from '../ports/token-store.ts'
+import {type BodyRefusal, decodeBody} from './body.ts'
+import {Checked, OptionalTime, schemaRef, Time} from './shapes.ts'
 
 const nullable = <Schema extends Type.TSchema>(schema: Schema, description: string) =>
   Type.Union([schema, Type.Null()], {description})
 
-const TokenType = Type.Enum(['management', 'client', 'read', 'metrics', 'agent', 'join'], {
+const TokenType = Type.Enum([...TOKEN_KINDS], {
   description:
     '`management` may do everything, `client` what its policies grant, `read` reads everything, ' +
     '`metrics` reads `/metrics`, `agent` connects one agent, `join` gives agents their own tokens.',
 })
 
+/** `expected`: the rule that `readAgentLimits` has for the field. */
+const limit = <Schema extends Type.TSchema>(field: string, schema: Schema, expected: string) =>
+  Checked(
+    schema,
+    (value) => (readAgentLimits({[field]: value}) === null ? expected : null),
+    expected,
+  )
+
+const TEXTS = `a list of 1 to ${LIMIT_ENTRIES_MAX} texts`
+
 /** Limits of a token for agents. */
 const LIMIT_FIELDS = {
   names: nullable(
-    Type.Array(Type.String()),
+    limit('names', Type.Array(Type.String()), `must be ${TEXTS}; leave it out for no limit`),
     'Names that its agents may have, with `*` for any text; `null` = any.',
   ),
   tags: nullable(
-    Type.Record(Type.String(), Type.Array(Type.String())),
+    limit(
+      'tags',
+      Type.Record(Type.String(), Type.Array(Type.String())),
+      `must be an object of at most ${LIMIT_ENTRIES_MAX} tags, each with ${TEXTS}`,
+    ),
     'Tags that its agents may set, each with its allowed values; `null` = any.',
   ),
-  slots: nullable(Type.Integer(), 'Slots that its agents may have; `null` = any number.'),
+  slots: nullable(
+    Type.Integer({minimum: 1}),
+    'Slots that its agents may have; `null` = any number.',
+  ),
 }
 
 const TOKEN_FIELDS = {
@@ -55,18 +82,37 @@ export const CreatedToken = Type.Object(
 )
 export type CreatedTokenJson = Static<typeof CreatedToken>
 
+const NAME_RULE =
+  'must be 1 to 128 letters, digits, blanks, ".", "_", "@" and "-". The first must be a letter or a digit, ' +
+  'and the last neither a blank nor "@"'
+const POLICIES_RULE = `must be a list of at most ${POLICIES_OF_TOKEN_MAX} names of policies`
+
+const TokenName = Checked(
+  Type.String({description: '1 to 128 characters.'}),
+  (name) => (TOKEN_NAME.test(name) ? null : NAME_RULE),
+  NAME_RULE,
+)
+const Expiry = Type.Optional(OptionalTime('When it expires.'))
+
 export const NewToken = Type.Object(
   {
-    name: Type.String({description: '1 to 128 characters.'}),
+    name: TokenName,
     type: TokenType,
     policies: Type.Optional(
-      Type.Array(Type.String(), {maxItems: 16, description: 'Only for a `client`.'}),
+      nullable(
+        Checked(
+          Type.Array(Type.String(), {maxItems: POLICIES_OF_TOKEN_MAX}),
+          (names) => (names.every((name) => POLICY_NAME.test(name)) ? null : POLICIES_RULE),
+          POLICIES_RULE,
+        ),
+        'Only for a `client`.',
+      ),
     ),
-    expires_at: Type.Optional(OptionalTime('When it expires.')),
+    expires_at: Expiry,
     uses: Type.Optional(
       nullable(
-        Type.Integer(),
-        'How many agents can join with a `join` token: 1 to 10,000, else 1.',
+        Type.Integer({minimum: 1, maximum: USES_MAX}),
+        'How many agents can join with a `join` token; 1 unless set.',
       ),
     ),
     names: Type.Optional(LIMIT_FIELDS.names),
@@ -75,6 +121,43 @@ export const NewToken = Type.Object(
   },
   {$id: 'NewToken', description: 'A token to create.'},
 )
+
+export const FirstToken = Type.Object(
+  {
+    name: Type.Optional(TokenName),
+    type: Type.Optional(Type.Enum(['management'])),
+    expires_at: Expiry,
+  },
+  {$id: 'FirstToken', description: 'The first management token.'},
+)
+
+const INVALID: BodyRefusal = {code: 'token_invalid', sentence: 'The token cannot be created'}
+
+/** Throws `payload_unparsable`, `token_invalid`. */
+export function decodeToken(bytes: Uint8Array) {
+  const body = decodeBody(NewToken, bytes, INVALID)
+  const limits = readAgentLimits(body)
+  assert(limits !== null, 'the schema has the rules of the limits')
+  return {
+    name: body.name,
+    kind: body.type,
+    policies: [...new Set(body.policies ?? [])],
+    expiresAt: timeIn(body),
+    limits,
+    uses: body.uses ?? null,
+  }
+}
+
+/** Throws as `decodeToken`. */
+export function decodeFirstToken(bytes: Uint8Array) {
+  const body = decodeBody(FirstToken, bytes, INVALID)
+  const {name} = body
+  return {expiresAt: timeIn(body), ...(name === undefined ? {} : {name})}
+}
+
+function timeIn({expires_at: text}: {readonly expires_at?: string | null}): number | null {
+  return parseTime(text ?? '')
+}
 
 export const AccessCheck = Type.Object(
   {
@@ -119,17 +202,6 @@ export const Session = Type.Object(
 )
 export type SessionJson = Static<typeof Session>
 
-/** Identity as a caller has it; times in ms since the epoch. */
-interface Identity {
-  readonly principal: {
-    readonly name: string
-    readonly kind: TokenJson['type']
-    readonly isSession: boolean
-  }
-  readonly expiresAt: number | null
-  readonly endsAt: number | null
-}
-
 export function encodeSession({principal, expiresAt, endsAt}: Identity): SessionJson {
   const {name, kind, isSession} = principal
   return {
@@ -141,21 +213,9 @@ export function encodeSession({principal, expiresAt, endsAt}: Identity): Session
   }
 }
 
-/** Fields of a stored token; times in ms since the epoch. */
-interface TokenFields {
-  readonly accessor: string
-  readonly name: string
-  readonly kind: TokenJson['type']
-  readonly policies: readonly string[]
-  readonly createdAt: number
-  readonly expiresAt: number | null
-  readonly lastUsedAt: number | null
-  readonly agent: AgentGrant | null
-}
-
 const NO_GRANT = {limits: NO_AGENT_LIMITS, node: null, usesLeft: null}
 
-export function encodeToken(token: TokenFields): TokenJson {
+export function encodeToken(token: TokenRecord): TokenJson {
   const {limits, node, usesLeft} = token.agent ?? NO_GRANT
   return {
     accessor: token.accessor,

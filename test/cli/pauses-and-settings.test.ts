@@ -37,7 +37,7 @@ test('pause --firing says what is paused, and unpause --firing what still is', a
   ])
     assert.notEqual((await run('pause', ...wrong)).code, 0)
   const {json} = await api.post('/v1/firing/pause', {jbos: 'backup-a'})
-  assert.match(json.detail, /jbos: is no field here\. Use jobs, until, reason/)
+  assert.match(json.detail, /unknown field "jbos"; the fields are jobs, until, reason/)
 })
 
 test('settings shows what is stored, and changes the time zone', async (t) => {

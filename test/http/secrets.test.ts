@@ -35,11 +35,11 @@ test('a value that cannot be a secret is refused, without repeating it', async (
     [{value: 'x'.repeat(8 * 1024 + 1)}, /value: must have at most 8192 bytes/],
     [{value: 'ö'.repeat(5_000)}, /value: must have at most 8192 bytes/],
     [{value: 'abc\u001bdefgh'}, /value: cannot contain control characters/],
-    [{value: 12345678}, /value: is required/],
-    [{}, /value: is required/],
-    [['hunter2-hunter2'], /value: is required/],
-    ['{"value": hunter2-hunter2}', /The body must be JSON/],
-    ['hunter2-hunter2', /The body must be JSON/],
+    [{value: 12345678}, /value: must be a string/],
+    [{}, /value: is missing\. Send \{"value":"\.\.\."\}/],
+    [['hunter2-hunter2'], /the body must be a JSON object with value/],
+    ['{"value": hunter2-hunter2}', /^Unable to parse payload: the body must be JSON/],
+    ['hunter2-hunter2', /^Unable to parse payload: the body must be JSON/],
   ]
   for (const [body, detail] of rows) {
     const {status, json, text} = await api.call('PUT', '/v1/secrets/x', {body})

@@ -179,12 +179,27 @@ test('requests for tokens that make no sense are 400 and name the field', async 
     ['policies', {name: 'x', type: 'read', policies: ['p']}],
     ['expires_at', {name: 'x', type: 'read', expires_at: 'soon'}],
     ['expires_at', {name: 'x', type: 'read', expires_at: past}],
+    ['slots', {name: 'x', type: 'agent', slots: 0}],
+    ['names', {name: 'x', type: 'agent', names: ['']}],
+    ['tags', {name: 'x', type: 'agent', tags: {a: []}}],
+    ['uses', {name: 'x', type: 'join', uses: 0}],
+    // A misspelt expiry or limit must not make a token without one.
+    ['did you mean "expires_at"?', {name: 'x', type: 'read', expires_a: past}],
     ['body', []],
   ] as const) {
     const reply = await admin.call('POST', '/v1/acl/tokens', body)
     assert.deepEqual([reply.status, reply.json.code], [400, 'token_invalid'], JSON.stringify(body))
     assert.ok(reply.json.detail.includes(field), reply.text)
   }
+  const faulty = {name: 'a\nb', type: 'read', policies: 'p', expires_at: 'soon'}
+  const all = await admin.call('POST', '/v1/acl/tokens', faulty)
+  assert.match(
+    all.json.detail,
+    /: name: must be .*; policies: must be .*; expires_at: must be a time/,
+  )
+  const between = {name: 'x', type: 'read', policies: ['p'], slots: 1, uses: 1}
+  const wrong = await admin.call('POST', '/v1/acl/tokens', between)
+  assert.match(wrong.json.detail, /: policies: must be empty.*; slots: is only.*; uses: is only/)
   const unknown = {name: 'x', type: 'client', policies: ['nowhere']}
   const warned = await admin.call('POST', '/v1/acl/tokens', unknown)
   assert.match(String(warned.headers['x-warnings']), /there is no policy nowhere/)

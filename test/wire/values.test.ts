@@ -2,12 +2,8 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import * as fc from 'fast-check'
-import {
-  decodeOutput,
-  encodeExecution,
-  lastBytes,
-  unfinishedBytes,
-} from '../../src/wire/execution.ts'
+import {encodeExecution} from '../../src/wire/execution.ts'
+import {decodeOutput, lastBytes, unfinishedBytes} from '../../src/wire/output.ts'
 import {Query, QueryProblem, readJobQuery} from '../../src/wire/query.ts'
 import {anExecution} from '../support/fixtures.ts'
 

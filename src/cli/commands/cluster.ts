@@ -1,6 +1,7 @@
 /** Command for the service itself: leave. */
 import type {Command} from 'commander'
-import type {MemberJson, StatusJson} from '../../wire/cluster.ts'
+import type {MemberJson} from '../../wire/member.ts'
+import type {StatusJson} from '../../wire/status.ts'
 import {confirm} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
 import {print, type Session, type WithSession} from '../session.ts'

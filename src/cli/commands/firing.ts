@@ -1,7 +1,7 @@
 /** Commands that stop and continue work of the whole cluster: pause, unpause, resume. */
 import type {Command} from 'commander'
-import type {FiringJson, PauseStatusJson} from '../../wire/cluster.ts'
-import type {FiringStatusJson, PauseJson} from '../../wire/firing.ts'
+import type {PauseStatusJson} from '../../wire/settings.ts'
+import type {FiringStatusJson, PauseJson, ResumedJson} from '../../wire/firing.ts'
 import {LONG_TIMEOUT_MS} from '../client.ts'
 import {NegativeResult, CommandFailed, UsageError} from '../errors.ts'
 import {type Column, relative, table, timeAndAge} from '../format.ts'
@@ -137,7 +137,7 @@ export function printPauses({terminal, clock}: Session, pauses: readonly PauseJs
 }
 
 async function resume(session: Session): Promise<void> {
-  const {value} = await session.client.call<FiringJson>('POST', '/resume', {
+  const {value} = await session.client.call<ResumedJson>('POST', '/resume', {
     timeoutMs: LONG_TIMEOUT_MS,
   })
   if (session.json) printJson(session, value)

@@ -2,7 +2,7 @@
 import type {Command} from 'commander'
 import {SYSTEM_TAGS} from '../../core/node.ts'
 import {pause} from '../../lib/pause.ts'
-import type {MemberJson} from '../../wire/cluster.ts'
+import type {MemberJson} from '../../wire/member.ts'
 import {path} from '../client.ts'
 import {CommandFailed} from '../errors.ts'
 import {type Column, table, timeAndAge} from '../format.ts'

@@ -1,6 +1,6 @@
 /** `belfry jobs next` and `belfry schedule preview`: planned times, as the clock of their zone shows them. */
 import type {Command} from 'commander'
-import type {PlannedTimesJson} from '../../wire/cluster.ts'
+import type {PlannedTimesJson} from '../../wire/planned.ts'
 import {PLANNED_COUNT} from '../../wire/query.ts'
 import {path} from '../client.ts'
 import {formatDuration} from '../../lib/duration.ts'

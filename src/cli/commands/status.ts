@@ -1,6 +1,6 @@
 /** `belfry status`: whether the cluster is healthy, in the first line and in the exit code. */
 import type {Command} from 'commander'
-import type {StatusJson} from '../../wire/cluster.ts'
+import type {StatusJson} from '../../wire/status.ts'
 import {NegativeResult} from '../errors.ts'
 import {fieldList, localTimes, relative} from '../format.ts'
 import {oneLine} from '../sanitize.ts'

@@ -38,31 +38,22 @@ export interface AgentGrant {
 
 export const NO_AGENT_LIMITS: AgentLimits = {names: null, tags: null, slots: null}
 
-type ParsedLimits =
-  {readonly ok: true; readonly limits: AgentLimits} | {readonly ok: false; readonly problem: string}
-
-/** `problem` begins with the field. */
+/** Limits as a request and the store have them; `null` = a value is invalid. */
 export function readAgentLimits({
   names = null,
   tags = null,
   slots = null,
-}: Readonly<Record<string, unknown>>): ParsedLimits {
-  const list = `a list of 1 to ${LIMIT_ENTRIES_MAX} texts; leave it out for no limit`
-  if (names !== null && !(isTextList(names) && !names.includes('')))
-    return {ok: false, problem: `names: must be ${list}`}
-  if (slots !== null && (!Number.isInteger(slots) || Number(slots) < 1))
-    return {ok: false, problem: 'slots: must be a whole number from 1 on'}
+}: Readonly<Record<string, unknown>>): AgentLimits | null {
+  if (names !== null && !(isTextList(names) && !names.includes(''))) return null
+  if (slots !== null && (!Number.isInteger(slots) || Number(slots) < 1)) return null
   const entries = tags === null ? [] : isObject(tags) ? Object.entries(tags) : null
-  if (entries === null || entries.length > LIMIT_ENTRIES_MAX)
-    return {ok: false, problem: `tags: must be an object of at most ${LIMIT_ENTRIES_MAX} tags`}
-  const odd = entries.find(([, values]) => !isTextList(values))
-  if (odd !== undefined) return {ok: false, problem: `tags.${odd[0]}: must be ${list}`}
-  const limits = {
+  if (entries === null || entries.length > LIMIT_ENTRIES_MAX) return null
+  if (!entries.every(([, values]) => isTextList(values))) return null
+  return {
     names,
     tags: tags === null ? null : (entries as [string, readonly string[]][]),
     slots: slots as number | null,
   }
-  return {ok: true, limits}
 }
 
 /** Encodes the limits as a request and the store have them. */

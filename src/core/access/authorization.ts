@@ -26,6 +26,9 @@ export type TokenKind = (typeof TOKEN_KINDS)[number]
 
 /** Each server holds all tokens in memory. */
 export const TOKENS_MAX = 10_000
+/** Policies of a token. Bounds the work of a list. */
+export const POLICIES_OF_TOKEN_MAX = 16
+export const TOKEN_NAME = /^[\p{L}\p{N}](?:[\p{L}\p{N} ._@-]{0,126}[\p{L}\p{N}._-])?$/u
 
 /** The caller of a request. */
 export interface Principal {

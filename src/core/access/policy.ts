@@ -61,6 +61,10 @@ export const READ_EVERYTHING = 'read everything'
 
 /** Each server holds all policies in memory. */
 export const POLICIES_MAX = 1_000
+/** Excludes `.` and `..`: clients resolve them in a path, so such a policy could not be requested. */
+export const POLICY_NAME = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}$/
+/** Length of the rules of one policy. */
+export const RULES_BYTES_MAX = 64 * 1024
 /** More than people write by hand; bounds the work of a list. */
 const GLOBS_MAX = 1_000
 const GLOB_LENGTH_MAX = 512

@@ -6,8 +6,9 @@ import type {Socket} from 'node:net'
 import {DomainError} from '../../core/errors.ts'
 import {type Finding, sentenceOf} from '../../core/findings.ts'
 import {type ErrorCode, ERROR_CODES} from '../../core/error-codes.ts'
-import type {ProblemJson} from '../../wire/cluster.ts'
+import type {ProblemJson} from '../../wire/problem.ts'
 import {QueryProblem} from '../../wire/query.ts'
+import {launchLocation} from './paths.ts'
 import {endConnection} from '../security/connections.ts'
 
 export const PROBLEM_TYPE = 'application/problem+json; charset=utf-8'
@@ -45,7 +46,8 @@ export function errorReply(
   refusal: DomainError,
   {asText, pretty, isScript}: ErrorForm,
 ): ErrorReply {
-  const status = ERROR_CODES[refusal.code].status
+  const {status} = ERROR_CODES[refusal.code]
+  const detail = detailOf(refusal)
   const headers: Record<string, string | string[]> = {}
   if (refusal.retryAfterSeconds !== null)
     headers['retry-after'] = String(Math.ceil(refusal.retryAfterSeconds))
@@ -54,16 +56,34 @@ export function errorReply(
   if (status === 401) headers['www-authenticate'] = isScript ? BEARER : [BASIC, BEARER]
   if (status === 415) headers['accept-encoding'] = 'identity'
   if (asText && !isAlwaysProblem(status))
-    return {status, contentType: TEXT_TYPE, body: textOf(refusal), headers}
-  const problem = problemOf(refusal.code, refusal.message, refusal.members)
+    return {status, contentType: TEXT_TYPE, body: textOf(detail, refusal), headers}
+  const problem = problemOf(refusal.code, detail, {...refusal.members, ...locationOf(refusal)})
   const body = JSON.stringify(problem, null, pretty ? 2 : undefined)
   return {status, contentType: PROBLEM_TYPE, body, headers}
 }
 
-/** The message, and a line for each further fault. */
-function textOf({message, members}: DomainError): string {
+/** Requests that are the fix, or that show it: operations know no routes. */
+const FIXES: Partial<Record<ErrorCode, string>> = {
+  submissions_paused: 'End the pause with POST /v1/unpause.',
+  token_unknown: 'See GET /v1/acl/tokens.',
+}
+
+function detailOf({code, message}: DomainError): string {
+  const fix = FIXES[code]
+  return fix === undefined ? message : `${message} ${fix}`
+}
+
+/** The launch that an error names. */
+function locationOf({code, job, members}: DomainError): {readonly location?: string} {
+  const {group} = members
+  if (code !== 'launch_open' || job === null || typeof group !== 'number') return {}
+  return {location: launchLocation(job, group)}
+}
+
+/** The detail, and a line for each further fault. */
+function textOf(detail: string, {members}: DomainError): string {
   const {errors = []} = members as {errors?: readonly Finding[]}
-  return [message, ...errors.slice(1).map(sentenceOf)].map((line) => `${line}\n`).join('')
+  return [detail, ...errors.slice(1).map(sentenceOf)].map((line) => `${line}\n`).join('')
 }
 
 /** The reply to an internal error shows only the id, under which the log has the error. */

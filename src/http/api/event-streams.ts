@@ -14,7 +14,7 @@ import type {Operations} from '../../operations/operations.ts'
 import type {Events} from '../../ports/events.ts'
 import type {Clock} from '../../ports/runtime.ts'
 import {encodeExecution} from '../../wire/execution.ts'
-import {formatTime} from '../../wire/time.ts'
+import {formatTime} from '../../lib/rfc3339.ts'
 import type {HttpLimits} from '../options.ts'
 import {callerOf} from './request.ts'
 

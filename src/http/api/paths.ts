@@ -106,3 +106,12 @@ function matches(pattern: readonly string[], segments: readonly string[]): boole
     )
   )
 }
+
+/** Path of a job, for `Location`. */
+export function jobLocation(name: string): string {
+  return `/v1/jobs/${encodeURIComponent(name)}`
+}
+
+export function launchLocation(job: string, group: number): string {
+  return `${jobLocation(job)}/launches/${group}`
+}

@@ -1,9 +1,10 @@
-/** Routes of the cluster: status, members, leader, leaving, pause switch, schedule preview, events. */
+/** Routes of the cluster: members, leader, leaving, pause switch, events. */
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
 import type {Operations} from '../../operations/operations.ts'
-import {encodeMember, Member, PauseStatus, PlannedTimes, Status} from '../../wire/cluster.ts'
-import {PageQuery, PlannedQuery, readPlannedRange, readSlice} from '../../wire/query.ts'
+import {encodeMember, Member} from '../../wire/member.ts'
+import {PauseStatus} from '../../wire/settings.ts'
+import {PageQuery, readSlice} from '../../wire/query.ts'
 import {schemaRef} from '../../wire/shapes.ts'
 import type {EventStreams} from '../api/event-streams.ts'
 import {creates, deletes, lists, reads} from '../security/access.ts'
@@ -18,23 +19,8 @@ export function routeCluster(
   options: HttpOptions,
   events: EventStreams,
 ): void {
-  app.get('/', {
-    ...describeRoute({
-      access: reads('/v1'),
-      operationId: 'getStatus',
-      isOfContract: true,
-      summary: 'Status of this node and of the cluster',
-      description:
-        'All values are strings. `health` under `gossip` is `healthy`, `degraded` or `down`, as in ' +
-        '[`belfry status`](cli.md#health).',
-      tag: 'cluster',
-      reply: schemaRef(Status),
-    }),
-    handler: async (request, reply) => sendJson(request, reply, 200, await operations.status()),
-  })
   routeMembers(app, operations, options)
   routePause(app, operations)
-  routePreview(app, operations)
   app.get('/events', {
     exposeHeadRoute: false,
     ...describeRoute({
@@ -152,10 +138,13 @@ function routePause(app: FastifyInstance, operations: Operations): void {
       tag: 'administration',
       reply: schemaRef(PauseStatus),
     }),
-    handler: async (request, reply) => sendJson(request, reply, 200, await operations.paused()),
+    handler: async (request, reply) =>
+      sendJson(request, reply, 200, {paused: await operations.paused()}),
   })
-  const setPaused = (paused: boolean) => async (request: FastifyRequest, reply: FastifyReply) =>
-    sendJson(request, reply, 200, await operations.setPaused(paused, actorOf(request)))
+  const setPaused = (paused: boolean) => async (request: FastifyRequest, reply: FastifyReply) => {
+    await operations.setPaused(paused, actorOf(request))
+    return sendJson(request, reply, 200, {paused})
+  }
   app.post('/pause', {
     ...describeRoute({
       access: creates('/v1/pause'),
@@ -179,35 +168,5 @@ function routePause(app: FastifyInstance, operations: Operations): void {
       reply: schemaRef(PauseStatus),
     }),
     handler: setPaused(false),
-  })
-}
-
-function routePreview(app: FastifyInstance, operations: Operations): void {
-  app.get('/schedules/preview', {
-    ...describeRoute({
-      access: reads('/v1/schedules/preview'),
-      operationId: 'previewSchedule',
-      summary: 'The next planned times of a schedule',
-      description: 'For a schedule that belongs to no job yet. [The reply](schedules.md#preview).',
-      tag: 'cluster',
-      query: Type.Object({
-        schedule: Type.String({description: 'The schedule.', minLength: 1}),
-        timezone: Type.Optional(Type.String({description: 'IANA time zone; empty = the default.'})),
-        name: Type.Optional(Type.String({description: 'Job name, the seed of `~`.'})),
-        ...PlannedQuery,
-      }),
-      reply: schemaRef(PlannedTimes),
-      errors: ['schedule_invalid'],
-    }),
-    handler: async (request, reply) => {
-      const query = queryOf(request)
-      const planned = await operations.preview({
-        schedule: query.first('schedule') ?? '',
-        timezone: query.first('timezone') ?? '',
-        name: query.first('name') ?? '',
-        range: readPlannedRange(query),
-      })
-      return sendJson(request, reply, 200, planned)
-    },
   })
 }

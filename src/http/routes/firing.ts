@@ -3,22 +3,21 @@ import type {FastifyInstance} from 'fastify'
 import {Type} from 'typebox'
 import type {Firing} from '../../operations/firing.ts'
 import type {Operations} from '../../operations/operations.ts'
-import {Firing as Resumed} from '../../wire/cluster.ts'
 import {
+  decodePause,
+  decodePausedJobs,
   encodePause,
   FiringStatus,
   type FiringStatusJson,
   NewPause,
   PausedJobs,
+  Resumed,
 } from '../../wire/firing.ts'
-import {decodeBody} from '../../wire/body.ts'
 import {schemaRef} from '../../wire/shapes.ts'
 import {creates, reads} from '../security/access.ts'
 import {describeRoute} from '../api/describe-route.ts'
 import {sendJson, setWarnings} from '../api/reply.ts'
 import {actorOf, bodyOf} from '../api/request.ts'
-
-const INVALID = 'The pause of firing is invalid'
 
 export function routeFiring(app: FastifyInstance, operations: Operations): void {
   app.get('/firing', {
@@ -48,7 +47,7 @@ export function routeFiring(app: FastifyInstance, operations: Operations): void 
     }),
     handler: async (request, reply) => {
       const {firing, warnings} = await operations.pauseFiring(
-        decodeBody(NewPause, bodyOf(request), INVALID),
+        decodePause(bodyOf(request)),
         actorOf(request),
       )
       setWarnings(reply, warnings)
@@ -71,7 +70,7 @@ export function routeFiring(app: FastifyInstance, operations: Operations): void 
     }),
     handler: async (request, reply) => {
       const {ended, firing} = await operations.endPause(
-        decodeBody(PausedJobs, bodyOf(request), INVALID),
+        decodePausedJobs(bodyOf(request)),
         actorOf(request),
       )
       return sendJson(request, reply, 200, {ended, firing: encodeFiring(firing)})
@@ -88,8 +87,10 @@ export function routeFiring(app: FastifyInstance, operations: Operations): void 
       tag: 'administration',
       reply: schemaRef(Resumed),
     }),
-    handler: async (request, reply) =>
-      sendJson(request, reply, 200, await operations.resumeFiring(actorOf(request))),
+    handler: async (request, reply) => {
+      const resumed = await operations.resumeFiring(actorOf(request))
+      return sendJson(request, reply, 200, {resumed})
+    },
   })
 }
 

@@ -3,9 +3,8 @@ import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
 import {decide, jobPath, segmentOf} from '../../core/access/authorization.ts'
 import {executionId} from '../../core/execution.ts'
-import type {LaunchView} from '../../ports/history-store.ts'
 import type {Operations} from '../../operations/operations.ts'
-import {encodeStatistics, ExecutionStats} from '../../wire/cluster.ts'
+import {encodeStatistics, ExecutionStats} from '../../wire/statistics.ts'
 import {
   Cancelled,
   encodeExecution,
@@ -202,7 +201,6 @@ function routeOutput(app: FastifyInstance, operations: Operations, streams: Outp
 }
 
 function routeLaunches(app: FastifyInstance, operations: Operations, parts: ListParts): void {
-  const encode = (launch: LaunchView) => encodeLaunch(launch, launch.executions)
   app.get('/jobs/:name/launches', {
     ...describeRoute({
       access: lists('/v1/jobs/:name/launches'),
@@ -224,7 +222,7 @@ function routeLaunches(app: FastifyInstance, operations: Operations, parts: List
       const decision = query.choice('decision', LAUNCH_DECISIONS)
       const slice = readSlice(query, PAGE_ROWS_MAX)
       const page = await operations.launches(request.params.name, {...slice, decision})
-      return sendRows(request, reply, parts.clock, page, encode)
+      return sendRows(request, reply, parts.clock, page, encodeLaunch)
     },
   })
   app.get('/jobs/:name/launches/:group', {
@@ -239,7 +237,7 @@ function routeLaunches(app: FastifyInstance, operations: Operations, parts: List
     }),
     handler: async (request: LaunchRequest, reply) => {
       const {name, group} = request.params
-      return sendJson(request, reply, 200, encode(await operations.launch(name, group)))
+      return sendJson(request, reply, 200, encodeLaunch(await operations.launch(name, group)))
     },
   })
 }

@@ -3,20 +3,13 @@ import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
 import type {ErrorCode} from '../../core/error-codes.ts'
 import type {Operations} from '../../operations/operations.ts'
-import {PlannedTimes} from '../../wire/cluster.ts'
 import {Job} from '../../wire/job.ts'
-import {JobListQuery, PlannedQuery, readJobQuery, readPlannedRange} from '../../wire/query.ts'
+import {JobListQuery, readJobQuery} from '../../wire/query.ts'
 import {schemaRef} from '../../wire/shapes.ts'
 import {creates, deletes, lists, reads} from '../security/access.ts'
 import {describeRoute} from '../api/describe-route.ts'
-import {
-  encodeJobFor,
-  type ListParts,
-  sendChangedJob,
-  sendJob,
-  sendJson,
-  sendList,
-} from '../api/reply.ts'
+import {launchLocation} from '../api/paths.ts'
+import {encodeJobFor, type ListParts, sendChangedJob, sendJob, sendList} from '../api/reply.ts'
 import {actorOf, callerOf, queryOf, readIdempotencyKey, readIfMatch} from '../api/request.ts'
 
 export type JobRequest = FastifyRequest<{Params: {name: string}}>
@@ -35,10 +28,6 @@ export const SUBMIT_ERRORS = [
   'parent_unknown',
   'submissions_paused',
 ] as const satisfies readonly ErrorCode[]
-
-export function jobPath(name: string): string {
-  return `/v1/jobs/${encodeURIComponent(name)}`
-}
 
 export function routeJobs(app: FastifyInstance, operations: Operations, parts: ListParts): void {
   routeRuns(app, operations)
@@ -82,23 +71,6 @@ function routeReads(app: FastifyInstance, operations: Operations, parts: ListPar
     handler: async (request: JobRequest, reply) =>
       sendJob(request, reply, 200, await operations.job(request.params.name)),
   })
-  app.get('/jobs/:name/next', {
-    ...describeRoute({
-      access: reads('/v1/jobs/:name/next'),
-      operationId: 'nextTimes',
-      summary: 'The next planned times of a job',
-      description: '[The reply](schedules.md#preview).',
-      tag: 'jobs',
-      params: NAME_PARAM,
-      query: Type.Object(PlannedQuery),
-      reply: schemaRef(PlannedTimes),
-      errors: ['job_unknown', 'schedule_invalid'],
-    }),
-    handler: async (request: JobRequest, reply) => {
-      const range = readPlannedRange(queryOf(request))
-      return sendJson(request, reply, 200, await operations.next(request.params.name, range))
-    },
-  })
 }
 
 function routeRuns(app: FastifyInstance, operations: Operations): void {
@@ -112,7 +84,7 @@ function routeRuns(app: FastifyInstance, operations: Operations): void {
       idempotencyKey: readIdempotencyKey(request.headers),
     })
     reply.header('x-launch-id', String(group))
-    reply.header('location', `${jobPath(name)}/launches/${group}`)
+    reply.header('location', launchLocation(name, group))
     return sendChangedJob(request, reply, 202, job)
   }
   const ownPath = '/v1/jobs/:name/run'

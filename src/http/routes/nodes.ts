@@ -1,9 +1,11 @@
 /** Routes that take work from a node, and give it back: cordon, uncordon, drain. */
 import type {FastifyInstance, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
-import {parseLength} from '../../lib/duration.ts'
+import {DomainError} from '../../core/errors.ts'
+import {formatDuration, parseLength} from '../../lib/duration.ts'
+import type {AskedScheduling} from '../../operations/nodes.ts'
 import type {Operations} from '../../operations/operations.ts'
-import {Drain, encodeMember, Member} from '../../wire/cluster.ts'
+import {Drain, encodeMember, Member} from '../../wire/member.ts'
 import {type Query, QueryProblem} from '../../wire/query.ts'
 import {decodeBody} from '../../wire/body.ts'
 import {schemaRef} from '../../wire/shapes.ts'
@@ -13,12 +15,6 @@ import {sendJson} from '../api/reply.ts'
 import {actorOf, bodyOf, queryOf} from '../api/request.ts'
 
 const EMPTY = Type.Object({})
-/** The operation reads the deadline: its error names durations. */
-const BODIES = {
-  cordon: EMPTY,
-  uncordon: EMPTY,
-  drain: Type.Object({deadline: Type.Optional(Type.Unknown())}),
-}
 
 const DRAIN_QUERY = Type.Object({
   deadline: Type.Optional(
@@ -69,17 +65,35 @@ export function routeNodes(app: FastifyInstance, operations: Operations): void {
         errors: ['body_invalid', 'payload_unparsable', 'member_unknown', 'member_ambiguous'],
       }),
       handler: async (request: FastifyRequest<{Params: {member: string}}>, reply) => {
-        const deadlineMs = verb === 'drain' ? readDeadline(queryOf(request)) : null
-        const body = decodeBody(BODIES[verb], bodyOf(request), `The ${verb} is invalid`)
-        const change = {kind: verb, deadlineMs, ...body}
         const {member} = request.params
-        const changed = await operations.setScheduling(member, change, actorOf(request))
+        const asked = {kind: verb, ...deadlineOf(verb, request)}
+        const changed = await operations.setScheduling(member, asked, actorOf(request))
         return sendJson(request, reply, 200, encodeMember(changed))
       },
     })
 }
 
-/** `null` = the default. */
+/** The deadline of the query or of the body; `null` = the default. */
+function deadlineOf(
+  verb: (typeof VERBS)[number]['verb'],
+  request: FastifyRequest,
+): Pick<AskedScheduling, 'deadlineMs' | 'invalid'> {
+  const refusal = `The ${verb} is invalid`
+  if (verb !== 'drain') {
+    decodeBody(EMPTY, bodyOf(request), refusal)
+    return {deadlineMs: null, invalid: 'body_invalid'}
+  }
+  const ofQuery = readDeadline(queryOf(request))
+  const ofBody = parseLength(decodeBody(Drain, bodyOf(request), refusal).deadline ?? '')
+  if (ofBody === null) return {deadlineMs: ofQuery, invalid: 'query_invalid'}
+  if (ofQuery !== null && ofQuery !== ofBody) {
+    const both = `${formatDuration(ofBody)} in the body and ${formatDuration(ofQuery)} in the query`
+    throw new DomainError('body_invalid', `${refusal}: deadline: is ${both}. Send one of them.`)
+  }
+  return {deadlineMs: ofBody, invalid: ofQuery === null ? 'body_invalid' : 'query_invalid'}
+}
+
+/** `null` = not in the query. */
 function readDeadline(query: Query): number | null {
   const text = query.text('deadline')
   if (text === null) return null

@@ -3,8 +3,8 @@ import type {FastifyInstance, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
 import {readRules} from '../../core/access/policy.ts'
 import type {Operations} from '../../operations/operations.ts'
-import {encodePolicy, Policy} from '../../wire/cluster.ts'
-import {MayBeUnset, schemaRef} from '../../wire/shapes.ts'
+import {decodePolicy, encodePolicy, NewPolicy, Policy} from '../../wire/policy.ts'
+import {schemaRef} from '../../wire/shapes.ts'
 import {lists, reads} from '../security/access.ts'
 import {describeRoute} from '../api/describe-route.ts'
 import type {PathTable} from '../api/paths.ts'
@@ -73,10 +73,7 @@ export function routePolicies(
         'header `X-Warnings` names the problem.',
       tag: 'policies',
       params: NEW_PARAMS,
-      body: Type.Object({
-        Name: MayBeUnset(Type.String({description: 'The same as in the path, or empty.'})),
-        Rules: Type.String({description: 'At most 65536 bytes.'}),
-      }),
+      body: schemaRef(NewPolicy),
       bodyOptional: true,
       status: 202,
       reply: schemaRef(Policy),
@@ -84,7 +81,8 @@ export function routePolicies(
     }),
     handler: async (request: PolicyRequest, reply) => {
       const {name} = request.params
-      const {policy, warnings} = await operations.putPolicy(name, bodyOf(request), actorOf(request))
+      const stored = {name, rules: decodePolicy(bodyOf(request), name)}
+      const {policy, warnings} = await operations.putPolicy(stored, actorOf(request))
       setWarnings(reply, [...warnings, ...globWarnings(policy.rules, paths)])
       return sendJson(request, reply, 202, encodePolicy(policy))
     },

@@ -2,7 +2,7 @@
 import type {FastifyInstance, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
 import type {Operations} from '../../operations/operations.ts'
-import {encodeSecret, NewSecret, Secret} from '../../wire/secret.ts'
+import {decodeSecret, encodeSecret, NewSecret, Secret} from '../../wire/secret.ts'
 import {schemaRef} from '../../wire/shapes.ts'
 import {deletes, lists, stores} from '../security/access.ts'
 import {describeRoute} from '../api/describe-route.ts'
@@ -47,8 +47,8 @@ export function routeSecrets(app: FastifyInstance, operations: Operations): void
     handler: async (request: SecretRequest, reply) => {
       const {name} = request.params
       const actor = actorOf(request)
-      const body = bodyOf(request)
-      const {secret} = await operations.putSecret(callerOf(request), name, body, actor)
+      const value = decodeSecret(bodyOf(request))
+      const {secret} = await operations.putSecret(callerOf(request), name, value, actor)
       return sendJson(request, reply, 200, encodeSecret(secret))
     },
   })

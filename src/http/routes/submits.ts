@@ -1,13 +1,17 @@
 /** Routes that define jobs: submit, merge patch, and their dry runs. */
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
+import {sentenceOf} from '../../core/findings.ts'
+import {formatInZone} from '../../lib/rfc3339.ts'
+import type {DryRun as DryRunRecord} from '../../operations/dry-run.ts'
 import type {Operations} from '../../operations/operations.ts'
 import type {SubmitReply} from '../../operations/submit.ts'
-import {DryRun} from '../../wire/dry-run.ts'
+import {type DryRunJson, DryRun} from '../../wire/dry-run.ts'
 import {Job, JobDefinition, JobPatch} from '../../wire/job.ts'
 import {Strict} from '../../wire/query.ts'
 import {schemaName, schemaRef} from '../../wire/shapes.ts'
 import {describeRoute} from '../api/describe-route.ts'
+import {jobLocation} from '../api/paths.ts'
 import {sendChangedJob, sendJson, setIgnoredFields, setWarnings} from '../api/reply.ts'
 import {
   actorOf,
@@ -21,7 +25,6 @@ import {
 } from '../api/request.ts'
 import {
   IDEMPOTENCY_HEADERS,
-  jobPath,
   type JobRequest,
   NAME_PARAM,
   REVISION_HEADERS,
@@ -57,7 +60,7 @@ export function routeSubmits(app: FastifyInstance, operations: Operations): void
       runOnCreate: queryOf(request).has('runoncreate'),
       idempotencyKey: readIdempotencyKey(request.headers),
     }
-    if (isDryRun(request)) return sendJson(request, reply, 200, await operations.dryRun(call))
+    if (isDryRun(request)) return sendDryRun(request, reply, await operations.dryRun(call))
     return sendSubmitted(request, reply, 201, await operations.submit(call))
   }
   const shared = {
@@ -128,8 +131,7 @@ function routePatch(app: FastifyInstance, operations: Operations): void {
     }),
     handler: async (request: JobRequest, reply) => {
       const call = {...readCall(request), name: request.params.name}
-      if (isDryRun(request))
-        return sendJson(request, reply, 200, await operations.patchDryRun(call))
+      if (isDryRun(request)) return sendDryRun(request, reply, await operations.patchDryRun(call))
       return sendSubmitted(request, reply, 200, await operations.patch(call))
     },
   })
@@ -155,8 +157,28 @@ function sendSubmitted(
   setIgnoredFields(reply, ignoredFields)
   reply.header('x-action', action)
   if (group !== null) reply.header('x-launch-id', String(group))
-  reply.header('location', jobPath(job.spec.name))
+  reply.header('location', jobLocation(job.spec.name))
   const inBody = queryOf(request).boolean('warnings') ?? false
   const more = inBody ? {warnings: [...warnings, ...ignored]} : {}
   return sendChangedJob(request, reply, status, job, more)
+}
+
+function sendDryRun(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  found: DryRunRecord,
+): FastifyReply {
+  const {action, faults, warnings, timezone, next, nodes, nodesTotal, nodesRun} = found
+  const body: DryRunJson = {
+    valid: faults.length === 0,
+    action,
+    errors: [...faults],
+    warnings: warnings.map(sentenceOf),
+    timezone,
+    next: timezone === null ? [] : next.map((at) => formatInZone(at, timezone)),
+    nodes: [...nodes],
+    nodes_total: nodesTotal,
+    ...(nodesRun === undefined ? {} : {nodes_run: nodesRun}),
+  }
+  return sendJson(request, reply, 200, body)
 }

@@ -11,7 +11,10 @@ import {
   AccessAnswer,
   type AccessAnswerJson,
   CreatedToken,
+  decodeFirstToken,
+  decodeToken,
   encodeToken,
+  FirstToken,
   NewToken,
   Token,
 } from '../../wire/token.ts'
@@ -91,8 +94,10 @@ function routeCreation(app: FastifyInstance, operations: Operations): void {
       body: schemaRef(NewToken),
       errors: ['token_invalid', 'too_many_tokens'],
     }),
-    handler: async (request, reply) =>
-      send(request, reply, await operations.createToken(bodyOf(request), actorOf(request))),
+    handler: async (request, reply) => {
+      const asked = decodeToken(bodyOf(request))
+      return send(request, reply, await operations.createToken(asked, actorOf(request)))
+    },
   })
   app.post('/acl/bootstrap', {
     ...describeRoute({
@@ -102,12 +107,15 @@ function routeCreation(app: FastifyInstance, operations: Operations): void {
       summary: 'Create the first management token',
       description:
         'Once: from this machine while no token has ever been stored, or with the token of the ' +
-        'configuration while no management token is stored. The body may be empty, or have `name` and ' +
-        '`expires_at`.',
-      errors: ['payload_unparsable', 'token_invalid', 'token_not_first', 'too_many_tokens'],
+        'configuration while no management token is stored. The body may be empty.',
+      body: schemaRef(FirstToken),
+      bodyOptional: true,
+      errors: ['token_invalid', 'token_not_first', 'too_many_tokens'],
     }),
-    handler: async (request, reply) =>
-      send(request, reply, await operations.bootstrap(bodyOf(request), actorOf(request))),
+    handler: async (request, reply) => {
+      const asked = decodeFirstToken(bodyOf(request))
+      return send(request, reply, await operations.bootstrap(asked, actorOf(request)))
+    },
   })
 }
 

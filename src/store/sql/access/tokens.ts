@@ -77,8 +77,8 @@ function agentOf(row: TokenRow): AgentGrant {
   const node = id === null || name === null ? null : {id, name}
   if (limits === null) return {limits: NO_AGENT_LIMITS, node, usesLeft}
   const read = readAgentLimits(JSON.parse(limits) as Record<string, unknown>)
-  assert(read.ok, 'limits are checked before they are stored')
-  return {limits: read.limits, node, usesLeft}
+  assert(read !== null, 'limits are checked before they are stored')
+  return {limits: read, node, usesLeft}
 }
 
 /** Servers notice the change by it. */

@@ -10,7 +10,7 @@ import {
   type ExecutionRecord,
   OUTPUT_START_BYTES,
 } from '../../../core/execution.ts'
-import {unfinishedBytes} from '../../../wire/execution.ts'
+import {unfinishedBytes} from '../../../wire/output.ts'
 import {conflictFreeBatches} from '../../../lib/conflict-free.ts'
 import type {ExecutionView} from '../../../ports/history-store.ts'
 import type {OutputAppend} from '../../../ports/node-store.ts'
