@@ -125,7 +125,7 @@ describe('refused connections', {concurrency: 4}, () => {
     assert.match((await agent.closing).reason, /introduced itself twice/)
   })
 
-  test('an agent without a hello, and one that falls silent', async (t) => {
+  test('a connection without a hello, or of a silent agent, is closed', async (t) => {
     const silent = await RawAgent.connect(t, server(), TOKEN)
     const asleep = await RawAgent.connect(t, server(), TOKEN)
     await asleep.join('asleep')

@@ -178,7 +178,7 @@ test('without a server an agent retries with backoff for ever, and logs it once 
   assert.ok(far.link.disconnectedMs < 20_000)
 })
 
-test('an agent whose token became wrong says so at once, then once a minute', async () => {
+test('an agent reports a refused token at once, then once a minute', async () => {
   const {agent, servers, clock} = await aCluster('one', 'two')
   const far = await agent()
   for (const server of [servers.one, servers.two]) {

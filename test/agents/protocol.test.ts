@@ -74,7 +74,7 @@ test('claims and notifications keep their wire names', () => {
   })
 })
 
-test('a greeting of another protocol is read, whatever else it has', () => {
+test('the version in a greeting is read even if its other fields are unknown', () => {
   const other = {ok: false, why: 'protocol', protocol: 1}
   assert.deepEqual(decodeAgentMessage('{"kind":"hello","protocol":1,"held":[]}'), other)
   assert.deepEqual(decodeServerMessage('{"kind":"welcome","protocol":1,"cluster":{}}'), other)

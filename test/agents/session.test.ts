@@ -185,7 +185,7 @@ test('output is announced under the name of the job that the store has', async (
   )
 })
 
-test('a flood of heartbeats waits: one that reports invented claims looks up a bounded number', async () => {
+test('a heartbeat looks up a bounded number of invented claims; a flood of them waits', async () => {
   const looked: number[] = []
   const {session, clock, sent, violations} = aSession({
     activeClaims: async () => [],

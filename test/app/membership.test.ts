@@ -83,7 +83,7 @@ test('a server that leaves lets its executions finish, and can restart at once',
   assert.equal((await within(again.program.exit, 'south ends', SOON_MS)).code, 0)
 })
 
-test('SIGTERM leaves the cluster, too', async () => {
+test('SIGTERM makes the server leave the cluster', async () => {
   const north = cluster.server('north')
   const south = await cluster.startServer('south', AT_SOUTH)
   const go = join(temporaryDirectory(owner), 'go')

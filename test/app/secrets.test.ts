@@ -57,7 +57,7 @@ test('with the embedded database, the first secret makes the key, which the next
   assert.equal(again.open('db', sealed!.ciphertext), 'hunter2-hunter2')
 })
 
-test('a server without a key of its own, or with another one, does not start on secrets', async (t) => {
+test('a server with a missing or another key does not start on a store with secrets', async (t) => {
   const {dataDirectory, own, open, set, refused} = aServer(t)
   assert.equal(await set(await open({store: POSTGRES})), null)
   await set(await open())
@@ -83,7 +83,7 @@ test('a key file that cannot be used ends the start, and says how to make one', 
   await refused({}, /secret-key does not hold 32 bytes/)
 })
 
-test('after the key was lost, a start deletes the secrets if it is asked to', async (t) => {
+test('a start with the option to do so deletes secrets whose key was lost', async (t) => {
   const {own, store, warnings, open, set, refused} = aServer(t)
   await set(await open())
   await open({discardSecrets: true})

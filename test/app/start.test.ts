@@ -55,7 +55,7 @@ const HOST: Host = {
   readFile: (path) => readFileSync(path, 'utf8'),
 }
 
-test('only a time zone that was set warns that the cluster has another one', async () => {
+test('a start warns of another time zone of the cluster only if one is configured', async () => {
   const warnings = async (timezone: string, isTimezoneSet: boolean, stored = 'Europe/Berlin') => {
     const lines: unknown[] = []
     const log = {logger: {warn: (...line: unknown[]) => void lines.push(line)}}
@@ -290,7 +290,7 @@ function openFiles(directory: string): string[] {
     .filter((path) => ((statSync(path, {throwIfNoEntry: false})?.mode ?? 0) & 0o077) !== 0)
 }
 
-test('files are for their owner only, whatever the mode of the data directory', async (t) => {
+test('files are readable by their owner only, even in a data directory open to others', async (t) => {
   const data = join(temporaryDirectory(t), 'data')
   const far = join(temporaryDirectory(t), 'data')
   for (const each of [data, far]) mkdirSync(each, {mode: 0o755})

@@ -46,7 +46,7 @@ test('jobs check prints faults, warnings, next times and nodes, and stores nothi
   assert.deepEqual((await api.get('/v1/jobs')).json, [])
 })
 
-test('jobs apply stores all jobs of a file or none, and says what it did', async (t) => {
+test('jobs apply stores all jobs of a file or none, and prints the action on each', async (t) => {
   const {run, state, api} = await commands(t)
   const apply = async (jobs: unknown, ...flags: string[]) => {
     state.input = JSON.stringify(jobs)

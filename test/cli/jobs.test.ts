@@ -132,7 +132,7 @@ test('jobs launches shows those with one decision', async (t) => {
   assert.match(wrong.err, /one of pending, launched, skipped, missed/)
 })
 
-test('resume does not end a pause that was set by a command, and says so', async (t) => {
+test('resume refuses to end a pause that was set by a command', async (t) => {
   const {api, run} = await commands(t)
   assert.deepEqual(await run('resume'), {
     code: 0,

@@ -86,7 +86,7 @@ for (const spawn of ['portable', 'auto'] as const) {
       assert.match(sink.text, /cleaned/)
     })
 
-    test('a process in a session of its own is ended', async () => {
+    test('a process that called setsid is ended', async () => {
       const {handle, mark} = await stand(
         `setsid sh -c 'trap "" TERM; echo ready; sleep 60; sleep 60' & wait`,
       )

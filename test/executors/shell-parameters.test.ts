@@ -30,7 +30,7 @@ test('words are split by quoting rules only', () => {
   }
 })
 
-test('what only a shell interprets is found outside of quotes, and nothing else', () => {
+test('shell syntax is found outside of quotes only', () => {
   const rows: readonly (readonly [string, readonly string[]])[] = [
     ['echo a | wc -c > out.txt', ['|', '>']],
     ['a && b || c; d', ['&&', '||', ';']],

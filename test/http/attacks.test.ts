@@ -160,7 +160,7 @@ test('a request that two servers could read as two is refused, and its connectio
   await survives(api)
 })
 
-test('no text of a request or of a job becomes a header of the reply', async (t) => {
+test('text of a request or a job cannot inject a header into the reply', async (t) => {
   const api = await startApi(t)
   const split = '\r\nX-Injected: yes\r\n\r\n<html>'
   const encoded = encodeURIComponent(split)

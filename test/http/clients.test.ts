@@ -18,7 +18,7 @@ test('a client of interface 0.9 changes the command of a job that it has read', 
   assert.deepEqual(edited.json.executor_config, {command: 'echo edited', shell: 'true'})
 })
 
-test('a client of interface 0.10 sets environment variables beside the executor', async (t) => {
+test('environment variables at the top level, as in interface 0.10, reach the command', async (t) => {
   const api = await startApi(t)
   const stored = await api.post('/v1/jobs', {
     name: 'env',
@@ -100,7 +100,7 @@ test('the role of another server selects every node; tags that no node has are w
   assert.equal(restored.headers.get('x-warnings'), `b: ${warning}`)
 })
 
-test('a restore with very many warnings names the first, and their number', async (t) => {
+test('a restore with 50 warnings names 20 of them and the total', async (t) => {
   const api = await startApi(t)
   const file = Array.from({length: 50}, (_, index) => {
     return {name: `job-${index}`, schedule: '@daily', executor: 'kafka'}

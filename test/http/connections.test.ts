@@ -59,14 +59,18 @@ const UPGRADE =
   'Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n'
 const AGENTS = {connect: () => assert.fail('no agent was accepted'), stop: async () => undefined}
 
-test('a refused agent connection is closed, whatever its client does', ENDS_WITHIN, async (t) => {
-  const api = await startApi(t, {token: 'a-token-of-some-length', agents: AGENTS})
-  const {own, accepted} = await open(t, api, UPGRADE)
-  assert.match(await received(own), /^HTTP\/1\.1 401 /)
-  // A byte that the server does not read hides the end of the connection from it.
-  own.end('x')
-  await closed(accepted)
-})
+test(
+  'a refused agent connection is closed even if its client keeps it open',
+  ENDS_WITHIN,
+  async (t) => {
+    const api = await startApi(t, {token: 'a-token-of-some-length', agents: AGENTS})
+    const {own, accepted} = await open(t, api, UPGRADE)
+    assert.match(await received(own), /^HTTP\/1\.1 401 /)
+    // A byte that the server does not read hides the end of the connection from it.
+    own.end('x')
+    await closed(accepted)
+  },
+)
 
 test(
   'a malformed request ends its connection, although the client keeps it',

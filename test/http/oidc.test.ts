@@ -230,7 +230,7 @@ test('a cookie that no server of the cluster made causes no request to the provi
   assert.equal(ended.status, 200, 'another server of the cluster ends it')
 })
 
-test('a sign-in is asked for once, and for ten minutes', async (t) => {
+test('a sign-in link works once, and for ten minutes', async (t) => {
   const provider = await fakeProvider(t)
   const {api, signInClock} = await startApi(t, provider.issuer)
   const first = await begin(api)

@@ -55,7 +55,7 @@ describe('places', () => {
     assert.deepEqual(ended.slice(1), ['v6 0'], 'an IPv6 /64 is one network')
   })
 
-  test('strangers from many networks end each other, and no caller with a token', () => {
+  test('a flood without tokens takes no connection from callers with a token', () => {
     const {places, ended, take, strangers} = aTable()
     const trusted = take('192.0.2.1', 'trusted')
     places.trust(trusted)

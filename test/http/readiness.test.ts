@@ -66,7 +66,7 @@ test('a leader without a launch pass for two seconds is not ready', async () => 
   assert.equal((await check(true)).ok, true)
 })
 
-test('a server whose jobs are behind says so for a minute, and stays ready', async () => {
+test('readiness reports jobs that are behind for a minute, and stays true', async () => {
   const {clock, events, changes, check} = setUp()
   await check()
   events.emit('launch_decided', {...A_LAUNCH, decision: 'skipped', reason: 'forbid'})

@@ -76,7 +76,7 @@ test('refusals of some callers do not hide those of another', async (t) => {
   assert.match(second!, /^team-a 127\.0\.0\.1 .* POST 403 not_allowed$/)
 })
 
-test('requests without a valid token are one entry, whatever their paths and tokens are', async (t) => {
+test('refused requests of one address are one entry, for all paths and tokens', async (t) => {
   const {locked, recorded} = await startRecording(t)
   for (let guess = 0; guess < FAILURES_MAX + 20; guess += 1)
     await locked.api.get(`/v1/jobs/${guess}`, {'x-service-token': `belfry_guess_${guess}`})

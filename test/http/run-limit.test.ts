@@ -80,7 +80,7 @@ test('a repeated run request counts once, and a refused one not at all', async (
   assert.deepEqual([...statuses], [409, 429])
 })
 
-test('a minute lets through the rate and a burst of ten seconds, however it begins', async () => {
+test('a minute of constant requests admits the rate and a burst of ten seconds', async () => {
   const clock = new VirtualClock()
   const limit = new RunLimit(clock, 600)
   let taken = 0

@@ -182,7 +182,7 @@ test('who may not read a secret can neither use it nor change a job that does', 
   assert.equal((await team.call('POST', '/v1/jobs', definition('job'))).status, 201)
 })
 
-test('an earlier revision that names a secret is as a submit of it', async (t) => {
+test('restoring a revision that names a secret needs the permission to use the secret', async (t) => {
   const locked = await startLockedApi(t)
   const {admin} = locked
   const capabilities = ['create', 'read', 'update', 'delete', 'list']

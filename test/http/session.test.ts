@@ -191,7 +191,7 @@ test('a rebound host name never reaches a session', async (t) => {
   assert.equal((await api.get('/v1/jobs', {...headers, host})).status, 200, 'a token does')
 })
 
-test('a session connects no agent, whatever its token may do', async (t) => {
+test('a session cookie or its secret cannot connect an agent', async (t) => {
   const connection: ReturnType<Agents['connect']> = {receive: async () => {}, closed: () => {}}
   const agents = {connect: () => connection, stop: async () => {}}
   const {locked, own, api, headers} = await start(t, {agents})

@@ -43,7 +43,7 @@ function held(api: Api): () => number {
 }
 
 describe('clients that hold connections', {concurrency: true}, () => {
-  test('requests are served beside very many idle connections', ENDS_WITHIN, async (t) => {
+  test('thousands of idle connections do not block requests', ENDS_WITHIN, async (t) => {
     const api = await startApi(t, {
       limits: {
         connectionsMax: IDLE + 1,
@@ -67,7 +67,7 @@ describe('clients that hold connections', {concurrency: true}, () => {
     await api.eventually(() => count() === 0)
   })
 
-  test('slow headers and slow bodies end, and so does silence', ENDS_WITHIN, async (t) => {
+  test('slow headers, slow bodies and silent connections are ended', ENDS_WITHIN, async (t) => {
     const api = await startApi(t, {limits: {replyStalledMs: 1_000}})
     const {server} = api.app
     assert.deepEqual(

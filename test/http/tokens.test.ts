@@ -365,7 +365,7 @@ for (const [change, make] of Object.entries(CHANGES))
     admin.close()
   })
 
-test('expiry ends open streams, and so does the first token for a caller without one', async (t) => {
+test('streams end when their token expires, or when the first token is created', async (t) => {
   const locked = await started(await startLockedApi(t))
   const {api} = locked
   const expires_at = new Date(api.clock.now() + 30_000).toISOString()

@@ -262,7 +262,7 @@ describe('a stop', () => {
     assert.deepEqual([item.status, item.reason], ['cancelled', ''])
   })
 
-  it('of the node makes an execution lost, unless it succeeded all the same', async () => {
+  it('of the node makes an execution lost, unless it has succeeded', async () => {
     const lost = anExecutionRun({ms: Infinity})
     const item = await lost.complete(() => lost.running.stop('term'))
     assert.deepEqual([item.status, item.reason], ['lost', 'node_stopped'])

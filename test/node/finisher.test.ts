@@ -124,7 +124,7 @@ describe('finishing', () => {
     assert.deepEqual(today, {date: NOON - 12 * HOUR, successCount: 30, failedCount: 0})
   })
 
-  it('again changes nothing, whatever the result', async () => {
+  it('again changes nothing, with the same or another result', async () => {
     const world = new World()
     const node = await world.start()
     const items: FinishItem[] = []
@@ -378,7 +378,7 @@ describe('dependents', () => {
     await world.check(['child'])
   })
 
-  it('are launched once, at whatever call the node crashes', async () => {
+  it('are launched once after a crash of the node at any call', async () => {
     for (let call = 1; call <= 14; call += 1) {
       const world = new World()
       const node = await world.start()

@@ -50,7 +50,7 @@ async function runningOf({world, node}: BusyNode) {
   return {stored: stored.map(executionId).toSorted(), processes: processes.toSorted()}
 }
 
-test('late, lost and repeated replies leave no execution without process, and none beside it', async () => {
+test('late, lost and repeated replies never lose an execution or run it twice', async () => {
   for (let seed = 1; seed <= SEEDS; seed += 1) {
     const setup = await aBusyNode(seed)
     const {world, node} = setup
@@ -127,7 +127,7 @@ describe('claims that only the store has', () => {
     await world.check(['job'])
   })
 
-  it('are left alone while the reply to their claim is late', async () => {
+  it('are not released while the reply to their claim is late', async () => {
     const {world, node, executor} = await aServer({})
     node.delayMs = (method) => (method === 'claim' ? 20 * SECOND : 0)
     await world.runByHand('job')

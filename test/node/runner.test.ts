@@ -47,7 +47,7 @@ describe('slots', () => {
     await world.check(['job'])
   })
 
-  it('stay occupied while too many results wait for the store', async () => {
+  it('stay occupied while the store is behind with results', async () => {
     const {world, node, executor} = await aServer({slots: 2})
     node.fault = (method) => (method === 'finish' ? 'unavailable' : 'none')
     for (let launch = 0; launch < 60; launch += 1) await world.runByHand('job')

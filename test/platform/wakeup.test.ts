@@ -3,7 +3,7 @@ import {test} from 'node:test'
 import {setImmediate as turn} from 'node:timers/promises'
 import {localWakeup} from '../../src/platform/wakeup.ts'
 
-test('a notification arrives after the turn, and many notifications of one turn arrive once', async () => {
+test('notifications arrive after the turn, those of one turn and topic as one', async () => {
   const wakeup = localWakeup()
   let count = 0
   wakeup.subscribe('run', () => count++)

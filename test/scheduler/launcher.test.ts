@@ -341,7 +341,7 @@ describe('a launch without a matching node', () => {
     await world.check(['job'])
   })
 
-  it('delays neither due jobs nor manual runs, however many launches wait', async () => {
+  it('delays neither due jobs nor manual runs while thousands of launches wait', async () => {
     const world = new World()
     const node = await world.start({launchBatchMax: 5})
     await world.submit(aJob('waits').manual().tagged({role: 'web'}))
@@ -572,7 +572,7 @@ describe('the launcher', () => {
     assert.deepEqual(await world.launchLines('job'), ['12:00:10 launched'])
   })
 
-  it('does nothing after its stop, at whatever point of a pass', async () => {
+  it('writes nothing after its stop, at any point of a pass', async () => {
     for (let turns = 0; turns < 25; turns += 1) {
       const world = new World()
       const node = await world.start()

@@ -458,7 +458,7 @@ describe('a lease whose holder has lost its connection', () => {
   })
 })
 
-describe('start and stop of leadership at every point', () => {
+describe('a stop at every point', () => {
   /** Runs until `turns` timers have fired, then stops; every call and every stop takes several timers. */
   async function stopAfter(turns: number, prepare: (lease: FakeLease) => void) {
     const clock = new VirtualClock()
@@ -486,11 +486,11 @@ describe('start and stop of leadership at every point', () => {
     assert.equal(lease.calls.length, calls, `${at}: nothing is asked any more`)
   }
 
-  it('leaves nothing behind, whatever call was in flight', async () => {
+  it('resigns the lease and ends all services, with any call in flight', async () => {
     for (let turns = 0; turns < 40; turns += 1) await stopAfter(turns, () => {})
   })
 
-  it('leaves nothing behind while terms come and go', async () => {
+  it('resigns the lease and ends all services, while terms begin and end', async () => {
     for (let turns = 0; turns < 60; turns += 1) {
       let calls = 0
       await stopAfter(turns, (lease) => {

@@ -41,7 +41,7 @@ describe('SQLite after kill -9', {concurrency: true}, () => {
 
   for (let index = 0; index < STORES; index += 1) {
     const rounds = Math.ceil(ROUNDS / STORES)
-    it(`keeps what it acknowledged, ${rounds} times over`, async () => {
+    it(`loses no acknowledged write in ${rounds} kills`, async () => {
       const dataDir = mkdtempSync(join(tmpdir(), 'belfry-crash-'))
       after(() => rmSync(dataDir, {recursive: true, force: true}))
       const known: Acknowledged = {texts: new Map(), asked: new Set(), ended: new Set()}

@@ -158,8 +158,8 @@ function breakStore(dataDir: string): void {
   database.close()
 }
 
-describe('what is found on the disk', () => {
-  it('everything is there after closing and opening; the old lease is not', async (context) => {
+describe('opening a directory again', () => {
+  it('keeps all rows and drops the lease', async (context) => {
     const dataDir = folder(context)
     const before = await scene(dataDir)
     await before.submit('a')
@@ -315,7 +315,7 @@ describe('writes together', () => {
 })
 
 describe('images', () => {
-  it('an image of a busy store becomes a store that never runs the past', async (context) => {
+  it('a store restored from an image of a busy one runs no past times', async (context) => {
     const clock = new TurnedClock()
     const source = await scene(folder(context), clock)
     await source.submit('a', {retries: 3})

@@ -211,7 +211,7 @@ describe('notifications', () => {
 })
 
 describe('a backup', () => {
-  it('of a busy store becomes a store on SQLite that never runs past times', async (context) => {
+  it('of a busy store becomes a store on SQLite that runs no past times', async (context) => {
     await withCluster(postgres, async ({scene, first, second}) => {
       await scene.submit('a', {metadata: {k: 'v'}})
       await scene.submit('child', {schedule: '', parentJob: 'a'})

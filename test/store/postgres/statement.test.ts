@@ -67,7 +67,7 @@ describe('a statement for many rows', () => {
     )
   })
 
-  it('a statement without a form for many rows is refused', () => {
+  it('a statement that cannot take several rows is refused', () => {
     assert.throws(() => setBased('VALUES (?)', ['text']), TypeError)
     assert.throws(() => setBased('DELETE FROM t', []), {name: 'AssertionFailed'})
     assert.throws(() => setBased('SELECT ?', []), {name: 'AssertionFailed'})
