@@ -4,6 +4,7 @@
  */
 import {readFileSync} from 'node:fs'
 import {availableParallelism, hostname} from 'node:os'
+import type {RunningNode} from './app/lifecycle.ts'
 import type {Command} from 'commander'
 import {SettingRefused, StartRefused} from './app/start-refused.ts'
 import type {Terminal} from './cli/terminal.ts'
@@ -78,15 +79,7 @@ interface NodeCommand<Settings> {
   readonly start: (
     settings: Settings,
     ready: (line: string) => void,
-  ) => Promise<RunningNode<Settings>>
-}
-
-interface RunningNode<Settings> {
-  stop(): Promise<void>
-  forceStop(): void
-  reload(loaded: Loaded<Settings>): void
-  /** The exit code. Rejects with `StartRefused`. */
-  readonly done: Promise<number>
+  ) => Promise<RunningNode & {reload(loaded: Loaded<Settings>): void}>
 }
 
 /** Imported on demand: client commands start faster without the modules of a node. */

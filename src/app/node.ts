@@ -150,6 +150,11 @@ export function openProcessors(
 
 type ProcessorSettings = Pick<Config, 'dataDirectory' | 'nodeName' | 'logRoot' | 'syslogUrl'>
 
+interface DirectoryParts {
+  readonly config: Pick<Config, 'dataDirectory'>
+  readonly log: Log
+}
+
 /**
  * Recovers the claims of previous incarnations, then deletes their start logs. Call it after the node has
  * joined and before it runs anything. `recover` returns how many executions it released.
@@ -158,7 +163,7 @@ type ProcessorSettings = Pick<Config, 'dataDirectory' | 'nodeName' | 'logRoot' |
  * nothing.
  */
 export async function recoverPreviousIncarnations(
-  {dataDirectory, log}: {readonly dataDirectory: string; readonly log: Log},
+  {config: {dataDirectory}, log}: DirectoryParts,
   recover: (previous: readonly PreviousIncarnation[]) => Promise<number>,
 ): Promise<void> {
   const directory = startLogDirectory(dataDirectory)
@@ -170,7 +175,7 @@ export async function recoverPreviousIncarnations(
 
 /** Call after `recoverPreviousIncarnations`, which deletes every start log. */
 export function openStartLog(
-  {dataDirectory, log}: {readonly dataDirectory: string; readonly log: Log},
+  {config: {dataDirectory}, log}: DirectoryParts,
   incarnation: string,
 ): StartLog {
   const report = (sentence: string) => log.logger.warn(sentence)
