@@ -10,6 +10,7 @@ import {
   aServer,
   isOver,
   runProgram,
+  sharedServer,
   temporaryDirectory,
   type Answer,
   type Owner,
@@ -56,15 +57,17 @@ async function withOtherClock(t: Owner, server: ServerProcess, byMs: number): Pr
 }
 
 describe('agent process', {concurrency: 2}, () => {
+  const shared = sharedServer()
+
   test('warns of a clock that differs from that of its server', async (t) => {
-    const server = await aServer(t)
-    const agent = await anAgent(t, [await withOtherClock(t, server, 3_600_000)])
+    const url = await withOtherClock(t, shared(), 3_600_000)
+    const agent = await anAgent(t, [url], {name: 'agent-b'})
     const warns = /the clock of this machine is (1h|59m\S*) behind that of the store/
     await until('it warns', () => warns.test(agent.program.stderr()), 60_000)
   })
 
   test('joins, runs a job by tag, streams output, reports the end, and leaves', async (t) => {
-    const server = await aServer(t)
+    const server = shared()
     const agent = await anAgent(t, [server.url], far)
     assert.equal(agent.joined, server.url)
     const known = await member(server, 'agent-a')
@@ -96,14 +99,15 @@ describe('agent process', {concurrency: 2}, () => {
   })
 
   test('ends the whole process tree of a cancelled execution', async (t) => {
-    const server = await aServer(t)
-    const agent = await anAgent(t, [server.url], far)
-    await server.store({name: 'far', ...onAgent, executor_config: shell('sleep 600 & wait')})
-    await server.run('far')
-    const {id} = await server.execution('far', isRunning)
+    const server = shared()
+    const agent = await anAgent(t, [server.url], {name: 'agent-c', flags: ['--tag', 'place=tree']})
+    const job = {...onAgent, tags: {place: 'tree'}, executor_config: shell('sleep 600 & wait')}
+    await server.store({name: 'tree', ...job})
+    await server.run('tree')
+    const {id} = await server.execution('tree', isRunning)
     await until('it runs', () => markedProcesses(agent.data).length > 0)
-    assert.equal((await server.post(`/jobs/far/executions/${id}/cancel`)).status, 202)
-    assert.equal((await server.execution('far', isOver)).status, 'cancelled')
+    assert.equal((await server.post(`/jobs/tree/executions/${id}/cancel`)).status, 202)
+    assert.equal((await server.execution('tree', isOver)).status, 'cancelled')
     await until('no process is left', () => markedProcesses(agent.data).length === 0)
   })
 

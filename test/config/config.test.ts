@@ -347,7 +347,10 @@ const REFUSED: readonly (readonly [argv: string, says: RegExp])[] = [
   ['--tag novalue', /^--tag must be key=value/],
   ['--tag =v', /^--tag must be key=value/],
   ['--tag a=', /^--tag must be key=value/],
-  ['--tag role=x', /^--tag cannot set the tag "role": Belfry sets it\./],
+  ...['role', 'server', 'node', 'region', 'dc', 'version', 'rpc_addr'].map((tag) => {
+    const problem = new RegExp(`^--tag cannot set the tag "${tag}": Belfry sets it\\.`)
+    return [`--tag ${tag}=x`, problem] as const
+  }),
   ['--tag a=1 --tag a=2', /^--tag sets "a" twice/],
   ['--token short', /^--token must have at least 16 characters\.$/],
   [

@@ -24,7 +24,7 @@ export interface ServerChoice {
   readonly store?: string
   /** Node name; servers that share a store need different ones. */
   readonly name?: string
-  /** Program and first arguments; absent = this Node and `src/main.ts`. */
+  /** Program and first arguments; absent = this Node and `bin/belfry.js`. */
   readonly command?: readonly string[]
   /** Additional flags, e.g. `--keep-launches=1000`. */
   readonly flags?: readonly string[]
