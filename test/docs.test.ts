@@ -11,12 +11,9 @@ import {runCli} from '../src/cli/program.ts'
 import {agentCommand, serverCommand} from '../src/config/commands.ts'
 import {LIMITS} from '../src/config/limits.ts'
 import {SYSTEM_TAGS} from '../src/core/node.ts'
-import {localEvents} from '../src/telemetry/event-bus.ts'
-import {openMetrics} from '../src/telemetry/metrics.ts'
 import {systemClock} from '../src/platform/clock.ts'
 import {documentedPath} from './docs/routes.ts'
 import {partsOf, ROUTES, TABLES} from './docs/tables.ts'
-import {CLUSTER} from './telemetry/cluster-state.ts'
 import {readSources} from './tidy/source.ts'
 
 const ROOT = join(import.meta.dirname, '..')
@@ -79,40 +76,6 @@ test('every limit is used', () => {
   // A name in quotes is a part of a type.
   for (const name of Object.keys(LIMITS))
     assert.match(code, new RegExp(`(?<!['\\w])${name}(?!['\\w])`), `${name} is used`)
-})
-
-test('metrics.md lists every metric with its type and labels', async () => {
-  const metrics = openMetrics({
-    events: localEvents(systemClock()),
-    version: '0',
-    server: {cluster: () => Promise.resolve(CLUSTER), agentsConnected: () => 0},
-    certificateExpiresAt: () => 1,
-  })
-  const ofAgent = openMetrics({
-    events: localEvents(systemClock()),
-    version: '0',
-    agent: () => ({isConnected: true, slots: 1, running: 0, resultsWaiting: 0}),
-  })
-  try {
-    metrics.answered({method: 'GET', route: '/', status: 200, durationMs: 1})
-    const text = [await metrics.text(), await ofAgent.text()].join('\n')
-    const types = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)]
-    const rows = rowsOf(read('docs/reference/metrics.md'), '## All metrics')
-    sameSet(
-      rows.map(([name, type]) => `${name} ${type}`),
-      [...new Set(types.map(([, name, type]) => `\`${name}\` ${type}`))],
-    )
-    for (const [name, , labels] of rows) {
-      const plain = quoted(name!)[0]!
-      for (const sample of text.matchAll(new RegExp(`^${plain}(?:_count)?\\{([^}]+)\\}`, 'gm'))) {
-        const real = [...sample[1]!.matchAll(/(\w+)="/g)].map((match) => match[1]!)
-        sameSet(quoted(labels!), real)
-      }
-    }
-  } finally {
-    metrics.stop()
-    ofAgent.stop()
-  }
 })
 
 test('metrics.md lists the steps that can fail, and no other', async () => {

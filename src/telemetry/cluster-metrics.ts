@@ -7,8 +7,8 @@ import {Gauge, type Registry} from 'prom-client'
 import type {JobUsage, Totals, Usage} from '../ports/history-store.ts'
 
 const MS_PER_SECOND = 1000
-/** Said in the help of each of these metrics. */
-const SAME = '; the same on every server: use max()'
+/** Begins the help of each of these metrics: they have the same value on every server. */
+const OF_CLUSTER = 'Of the cluster: '
 
 /** State of the store at a scrape. Lists are complete but for those counted in `…Omitted`. */
 export interface ClusterState extends Omit<Totals, 'lateMs' | 'waitingMs'>, Usage {
@@ -26,7 +26,7 @@ export function registerClusterMetrics(
 ): () => Promise<void> {
   const up = new Gauge({
     name: 'belfry_store_up',
-    help: '1 if the store replied to this scrape, else 0',
+    help: '1 if the store answered this scrape, else 0',
     registers: [registry],
   })
   const updates = [
@@ -46,27 +46,23 @@ export function registerClusterMetrics(
   }
 }
 
-const OMITTED_HELP = 'Nodes and jobs without series of their own, because there are too many'
+const OMITTED_HELP = 'nodes and listed jobs beyond the limit, which have no series of their own'
 
 function totals(registry: Registry): Update[] {
   const gauge = (name: string, help: string, valueOf: (state: ClusterState) => number) =>
     total(registry, name, help, valueOf)
   return [
-    gauge('belfry_jobs', 'Jobs stored', ({jobs}) => jobs),
-    gauge('belfry_jobs_disabled', 'Stored jobs that are disabled', ({disabled}) => disabled),
-    gauge(
-      'belfry_executions_running',
-      'Executions running in the whole cluster',
-      ({running}) => running,
-    ),
+    gauge('belfry_jobs', 'jobs stored', ({jobs}) => jobs),
+    gauge('belfry_jobs_disabled', 'stored jobs that are disabled', ({disabled}) => disabled),
+    gauge('belfry_executions_running', 'executions that run', ({running}) => running),
     gauge(
       'belfry_executions_waiting',
-      'Executions that wait for a slot or a backoff',
+      'executions that wait for a slot or a backoff',
       ({pending}) => pending,
     ),
     gauge(
       'belfry_launches_undecided',
-      'Requests and planned times without a decision',
+      'requests and planned times not decided yet',
       ({undecided}) => undecided,
     ),
     gauge('belfry_submissions_paused', '1 while submissions are paused, else 0', ({isPaused}) =>
@@ -79,10 +75,14 @@ function totals(registry: Registry): Update[] {
     ),
     gauge(
       'belfry_store_size_bytes',
-      'Size of the database, without its write-ahead log',
+      'size of the database, without its write-ahead log',
       ({storeBytes}) => storeBytes,
     ),
-    gauge('belfry_output_size_bytes', 'Stored output of all jobs', ({outputBytes}) => outputBytes),
+    gauge(
+      'belfry_output_size_bytes',
+      'stored output of all jobs, which --keep-output-bytes limits',
+      ({outputBytes}) => outputBytes,
+    ),
   ]
 }
 
@@ -97,19 +97,27 @@ function loads(registry: Registry): Update[] {
       nodes.map((node) => [node.name, valueOf(node)]),
     )
   return [
-    series(registry, 'belfry_members', 'Members by status', 'status', ({members}) =>
+    series(registry, 'belfry_members', 'members by status', 'status', ({members}) =>
       Object.entries(members),
     ),
-    ofNodes('belfry_node_slots', 'Slots of each node that runs jobs', ({slots}) => slots),
-    ofNodes('belfry_node_slots_used', 'Executions running on each node', ({running}) => running),
+    ofNodes(
+      'belfry_node_slots',
+      'slots of each node that runs jobs, and is alive or leaving',
+      ({slots}) => slots,
+    ),
+    ofNodes(
+      'belfry_node_slots_used',
+      'executions running on each such node',
+      ({running}) => running,
+    ),
     ofNodes(
       'belfry_node_cordoned',
-      '1 for each node that takes no new work, else 0',
+      '1 for each such node that is cordoned and takes no new work, else 0',
       ({isCordoned}) => Number(isCordoned),
     ),
     ofNodes(
       'belfry_node_queue',
-      'Executions that wait for a slot or a backoff, by node',
+      'executions of each such node that wait for a slot or a backoff',
       ({pending}) => pending,
     ),
   ]
@@ -122,7 +130,7 @@ function backups(registry: Registry): Update[] {
     help: string,
     valueOf: (state: NonNullable<ClusterState['backups']>) => number | null,
   ): Update => {
-    const own = new Gauge({name, help: `${help}${SAME}`, registers: [registry]})
+    const own = new Gauge({name, help: `${OF_CLUSTER}${help}`, registers: [registry]})
     return (state) => {
       const value = state === null || state.backups === null ? null : valueOf(state.backups)
       if (value === null) own.remove()
@@ -132,12 +140,14 @@ function backups(registry: Registry): Update[] {
   return [
     gauge(
       'belfry_backup_last_success_timestamp_seconds',
-      'Start of the newest good scheduled backup',
+      'start of the newest good scheduled backup. Absent without one, and on servers without ' +
+        '--backup-dir',
       ({lastAt}) => (lastAt === null ? null : lastAt / MS_PER_SECOND),
     ),
     gauge(
       'belfry_backup_problem',
-      '1 if the last scheduled backup failed or is older than its schedule requires, else 0',
+      '1 if the last scheduled backup failed, or is an hour older than its schedule requires, ' +
+        'else 0. Absent on servers without --backup-dir',
       ({hasProblem}) => Number(hasProblem),
     ),
   ]
@@ -154,22 +164,24 @@ function lastRuns(registry: Registry): Update[] {
     )
   const seconds = (ms: number | null) => (ms === null ? null : ms / MS_PER_SECOND)
   return [
-    ofJobs('belfry_job_created_timestamp_seconds', 'Creation of a job', ({createdAt}) =>
-      seconds(createdAt),
+    ofJobs(
+      'belfry_job_created_timestamp_seconds',
+      'creation of a listed job, in seconds since the epoch',
+      ({createdAt}) => seconds(createdAt),
     ),
     ofJobs(
       'belfry_job_last_success_timestamp_seconds',
-      'End of the last successful execution of a job',
+      'end of the last successful execution of a listed job, in seconds since the epoch',
       ({lastSuccessAt}) => seconds(lastSuccessAt),
     ),
     ofJobs(
       'belfry_job_last_duration_seconds',
-      'Duration of the last launch of a job that ended, with its retries',
+      'from the first start to the last end of the last launch of a listed job that ended',
       ({lastDurationMs}) => seconds(lastDurationMs),
     ),
     ofJobs(
       'belfry_job_last_succeeded',
-      '1 if the last launch of a job that ended succeeded, else 0',
+      '1 if the last launch of a listed job that ended succeeded, else 0',
       ({hasSucceeded}) => (hasSucceeded === null ? null : Number(hasSucceeded)),
     ),
   ]
@@ -182,7 +194,7 @@ function total(
   help: string,
   valueOf: (state: ClusterState) => number,
 ): Update {
-  const gauge = new Gauge({name, help: `${help}${SAME}`, registers: [registry]})
+  const gauge = new Gauge({name, help: `${OF_CLUSTER}${help}`, registers: [registry]})
   return (state) => {
     if (state === null) gauge.remove()
     else gauge.set(valueOf(state))
@@ -199,7 +211,7 @@ function series(
 ): Update {
   const gauge = new Gauge({
     name,
-    help: `${help}${SAME}`,
+    help: `${OF_CLUSTER}${help}`,
     labelNames: [label],
     registers: [registry],
   })

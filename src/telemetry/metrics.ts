@@ -128,7 +128,11 @@ function countEvents(registry: Registry, isServer: boolean): (event: BelfryEvent
 function launchHandlers(registry: Registry): Handlers {
   const launches = new Counter({
     name: 'belfry_launches_total',
-    help: 'Decisions by decision, cause and reason; missed times that are decided together count as one',
+    help:
+      'Decisions that this server made as leader, with the reason code of those that did not ' +
+      'launch; other is one of a later release. Not the number of planned times: times skipped ' +
+      'or missed together count as one, and times passed over by a change of the definition do ' +
+      'not count',
     labelNames: ['decision', 'cause', 'reason'],
     registers: [registry],
   })
@@ -138,18 +142,22 @@ function launchHandlers(registry: Registry): Handlers {
       launches.inc({decision: decides!.decision, cause, reason}, 0)
   const lag = new Histogram({
     name: 'belfry_start_lag_seconds',
-    help: 'From the planned time to the commit of its launch, for launches by schedule',
+    help:
+      'From the planned time to the commit of its launch, for scheduled launches. The command ' +
+      'starts after that',
     buckets: LAG_BUCKETS,
     registers: [registry],
   })
   const behind = new Counter({
     name: 'belfry_launches_behind_total',
-    help: 'Decisions that skipped planned times because too many earlier launches wait for a slot',
+    help:
+      'Decisions that skipped planned times of a job because 100 of its launches wait for a ' +
+      'slot: its nodes start them too slowly',
     registers: [registry],
   })
   const pass = new Histogram({
     name: 'belfry_launch_pass_seconds',
-    help: 'Duration of launch passes that found due work',
+    help: 'Duration of a pass of the launch loop that found something due',
     buckets: PASS_BUCKETS,
     registers: [registry],
   })
@@ -184,7 +192,9 @@ function executionHandlers(registry: Registry, isServer: boolean): Handlers {
   })
   const finished = new Counter({
     name: `${prefix}executions_total`,
-    help: 'Executions that ended, by final status',
+    help: isServer
+      ? 'Executions that ended, by final status. The server that stored the end counts it'
+      : 'On an agent: its executions that ended, by final status. A server counts them too',
     labelNames: ['status'],
     registers: [registry],
   })
@@ -197,7 +207,9 @@ function executionHandlers(registry: Registry, isServer: boolean): Handlers {
     : null
   const duration = new Histogram({
     name: `${prefix}execution_duration_seconds`,
-    help: 'From claim to end, by final status',
+    help: isServer
+      ? 'From claim to end, by final status'
+      : 'On an agent: from claim to end, by final status',
     labelNames: ['status'],
     buckets: DURATION_BUCKETS,
     registers: [registry],
@@ -219,12 +231,12 @@ function executionHandlers(registry: Registry, isServer: boolean): Handlers {
 function leaderHandlers(registry: Registry): Handlers {
   const leader = new Gauge({
     name: 'belfry_leader',
-    help: '1 while this node leads, else 0',
+    help: '1 while this node is the leader, else 0',
     registers: [registry],
   })
   const term = new Gauge({
     name: 'belfry_term',
-    help: 'The newest term that this node led; 0 if it never led',
+    help: 'The newest term in which this node was the leader; 0 if there was none',
     registers: [registry],
   })
   return {
@@ -239,7 +251,7 @@ function leaderHandlers(registry: Registry): Handlers {
 function backupHandlers(registry: Registry): Handlers {
   const backups = new Counter({
     name: 'belfry_backups_total',
-    help: 'Scheduled backups that this server made or failed to make, by result',
+    help: 'Scheduled backups by this server: made or failed',
     labelNames: ['result'],
     registers: [registry],
   })
@@ -253,14 +265,14 @@ function backupHandlers(registry: Registry): Handlers {
 function stepHandlers(registry: Registry, steps: readonly Step[]): Handlers {
   const failed = new Counter({
     name: 'belfry_steps_failed_total',
-    help: 'Steps of the flow that failed and will be retried, by step',
+    help: 'Internal steps that failed and will be retried, by step',
     labelNames: ['step'],
     registers: [registry],
   })
   for (const step of steps) failed.inc({step}, 0)
   const clockSteps = new Counter({
     name: 'belfry_clock_steps_total',
-    help: 'Steps of the wall clock against the monotonic clock',
+    help: 'Jumps of the wall clock relative to the monotonic clock',
     registers: [registry],
   })
   return {
@@ -292,15 +304,15 @@ function storeHandlers(registry: Registry): Handlers {
 
 function registerAgentMetrics(registry: Registry, read: () => AgentState): void {
   const gauge = (name: string, help: string, valueOf: (state: AgentState) => number) =>
-    gaugeOf(registry, name, help, () => valueOf(read()))
-  gauge('belfry_agent_connected', '1 while a server has this agent connected, else 0', (state) =>
+    gaugeOf(registry, name, `On an agent: ${help}`, () => valueOf(read()))
+  gauge('belfry_agent_connected', '1 while it is connected to a server, else 0', (state) =>
     Number(state.isConnected),
   )
-  gauge('belfry_agent_slots', 'Slots of this agent', ({slots}) => slots)
-  gauge('belfry_agent_slots_used', 'Executions running on this agent', ({running}) => running)
+  gauge('belfry_agent_slots', 'its slots', ({slots}) => slots)
+  gauge('belfry_agent_slots_used', 'executions running on it', ({running}) => running)
   gauge(
     'belfry_agent_results_waiting',
-    'Results on this agent that no server has acknowledged',
+    'results on its disk that no server has acknowledged',
     ({resultsWaiting}) => resultsWaiting,
   )
 }
@@ -309,7 +321,10 @@ function registerAgentMetrics(registry: Registry, read: () => AgentState): void 
 function certificateGauge(registry: Registry, read: () => number | null): void {
   new Gauge({
     name: 'belfry_certificate_expires_timestamp_seconds',
-    help: 'End of the certificate of the address that serves the metrics',
+    help:
+      'End of the TLS certificate of this server (--tls-cert), or of the metrics of this agent ' +
+      '(--metrics-tls-cert), in seconds since the epoch. Absent without one. Those of the ' +
+      'authorities in the same file do not count',
     registers: [registry],
     collect() {
       const expiresAt = read()
@@ -334,13 +349,13 @@ function gaugeOf(registry: Registry, name: string, help: string, read: () => num
 function countRequests(registry: Registry): (request: AnsweredRequest) => void {
   const requests = new Counter({
     name: 'belfry_http_requests_total',
-    help: 'HTTP requests, by route pattern, method and status class',
+    help: 'Requests answered, by route pattern, method and status class',
     labelNames: ['route', 'method', 'status'],
     registers: [registry],
   })
   const seconds = new Histogram({
     name: 'belfry_http_request_seconds',
-    help: 'Duration of HTTP requests, by route pattern and method',
+    help: 'Time to answer, by route pattern and method',
     labelNames: ['route', 'method'],
     buckets: HTTP_BUCKETS,
     registers: [registry],

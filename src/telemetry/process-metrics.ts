@@ -16,7 +16,7 @@ const US_PER_SECOND = 1_000_000
 export function registerProcessMetrics(registry: Registry, version: string): () => void {
   new Gauge({
     name: 'belfry_build_info',
-    help: 'Always 1; the labels name the versions',
+    help: 'Always 1; the labels hold the versions',
     labelNames: ['version', 'node_version'],
     registers: [registry],
   }).set({version, node_version: process.versions.node}, 1)
@@ -56,7 +56,7 @@ function descriptorGauges(registry: Registry): void {
   if (limit === null) return
   new Gauge({
     name: 'process_open_fds',
-    help: 'Open file descriptors',
+    help: 'Open file descriptors. Linux only',
     registers: [registry],
     collect() {
       this.set(openDescriptors() ?? limit)
@@ -64,7 +64,7 @@ function descriptorGauges(registry: Registry): void {
   })
   new Gauge({
     name: 'process_max_fds',
-    help: 'Limit of open file descriptors',
+    help: 'Limit of open file descriptors. Linux only',
     registers: [registry],
   }).set(limit)
 }
@@ -93,7 +93,7 @@ function descriptorLimit(): number | null {
 function processorCounter(registry: Registry): void {
   new Counter({
     name: 'process_cpu_seconds_total',
-    help: 'Processor time used, user and system',
+    help: 'CPU time used, user and system',
     registers: [registry],
     collect() {
       const {user, system} = process.cpuUsage()
@@ -110,7 +110,7 @@ function watchEventLoop(registry: Registry): () => void {
   const lagSeconds = (ns: number) => Math.max(0, ns / NS_PER_MS - RESOLUTION_MS) / MS_PER_SECOND
   new Gauge({
     name: 'belfry_event_loop_lag_seconds',
-    help: 'Event loop lag since the previous scrape: median, 99th percentile, maximum',
+    help: 'Event loop delay since the previous scrape: p50, p99 and max',
     // The label is not `quantile`, which is reserved for summaries.
     labelNames: ['stat'],
     registers: [registry],

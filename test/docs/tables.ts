@@ -11,6 +11,7 @@ import {END_REASONS} from '../../src/core/execution.ts'
 import {EVENTS} from '../../src/core/events.ts'
 import {REASON_ROWS} from '../../src/core/launch-reasons.ts'
 import {eventFields} from './event-fields.ts'
+import {metricRows} from './metrics.ts'
 import {allRoutes, bodyRows, impliedErrorRows, parameterRows, routeRows} from './routes.ts'
 import {errorRow, eventRow, jobFieldRow, limitRow, settingRow, tableRow} from './rows.ts'
 
@@ -81,6 +82,7 @@ export const TABLES: readonly Table[] = [
     below: '## Who changed what',
     rows: Object.entries(AUDIT_ROWS).map(([action, done]) => tableRow([`\`${action}\``, done])),
   },
+  {page: 'metrics.md', below: '## All metrics', rows: await metricRows()},
   ...SECTIONS.map(([below, tag]) => {
     const routes = ROUTES.described.filter((route) => route.tag === tag)
     return {page: 'api.md', below, rows: routeRows(routes)}
