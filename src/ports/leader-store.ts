@@ -11,6 +11,7 @@ import type {PendingWork} from '../core/launch.ts'
 import type {Candidate} from '../core/node.ts'
 import type {StuckExecution} from '../core/reassign.ts'
 import type {FinishOutcome} from './node-store.ts'
+import type {Position} from './page.ts'
 
 export interface Lease {
   readonly term: number
@@ -66,13 +67,6 @@ export interface DueWork {
 export interface DecidedLaunch {
   readonly launch: LaunchRecord
   readonly targets: readonly string[]
-}
-
-/** Cursor of `loadStuck`, which reads in the order of launches and their targets. */
-export interface StuckPosition {
-  readonly group: number
-  readonly slot: number
-  readonly attempt: number
 }
 
 export interface PruneRequest {
@@ -248,8 +242,8 @@ export interface LeaderStore {
     readonly unclaimedMs: number
     /** False = without those of alive members that run jobs; absent = true. */
     readonly canMove?: boolean
-    /** Cursor: `next` of the previous page; `null` = first page. */
-    readonly after: StuckPosition | null
+    /** `next` of the previous page; `null` = first page. */
+    readonly after: Position | null
     readonly limit: number
     /** Only those of members that are cordoned or not alive; absent = all. */
     readonly of?: 'gone_nodes' | 'all'
@@ -257,7 +251,7 @@ export interface LeaderStore {
     readonly now: number
     readonly executions: readonly StuckExecution[]
     /** `null` = last page. */
-    readonly next: StuckPosition | null
+    readonly next: Position | null
   }>
   /** Reassigns pending executions to other nodes. Throws `TermOver`. */
   applyReassignments(request: {

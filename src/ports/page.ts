@@ -12,3 +12,18 @@ export interface Page<Row> {
   readonly total: number
   readonly rows: readonly Row[]
 }
+
+/** Place between two rows of a list: the values of the columns that order it. */
+export type Position = readonly (string | number)[]
+
+/** Rows of a list without an end; `after` `null` = from its beginning. */
+export interface KeysetSlice {
+  readonly after: Position | null
+  readonly limit: number
+}
+
+/** `next`: `after` of the next page, also if this one is short; `null` = this is the last. */
+export interface KeysetPage<Row> {
+  readonly items: readonly Row[]
+  readonly next: Position | null
+}

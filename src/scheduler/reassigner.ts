@@ -13,7 +13,8 @@ import type {DefaultTarget} from '../core/target.ts'
 import type {Loop, Service} from '../lib/loop.ts'
 import {Bursts} from '../node/bursts.ts'
 import {announceFinished} from '../node/finisher.ts'
-import type {LeaderStore, StuckPosition} from '../ports/leader-store.ts'
+import type {LeaderStore} from '../ports/leader-store.ts'
+import type {Position} from '../ports/page.ts'
 import type {Random, Wakeup} from '../ports/runtime.ts'
 import {type FaultSubject, JobFaults} from './job-faults.ts'
 import {leaderLoop, type TermOptions} from './leader-loop.ts'
@@ -46,7 +47,7 @@ const BURST_PAUSE_MS = 1_000
 interface Round {
   readonly of: 'gone_nodes' | 'all'
   /** Position of the next page; `null` = its first. */
-  after: StuckPosition | null
+  after: Position | null
   /** Monotonic instant of the next page. */
   dueAt: number
 }

@@ -5,6 +5,7 @@
  */
 import {Type} from 'typebox'
 import {OUTPUT_KEPT_BYTES} from '../core/execution.ts'
+import type {KeysetSlice, Position} from '../ports/page.ts'
 import {EXECUTION_STATUSES} from './execution.ts'
 
 export interface Range {
@@ -209,6 +210,54 @@ export const PlannedQuery = {
 }
 
 export const PageQuery = Type.Object({_start: Start, _end: End})
+
+const KEYSET_LIMIT = {minimum: 1, maximum: PAGE_ROWS_MAX, default: 100}
+
+/** Parameters of lists without an end: their reply has the rows and `next`. */
+export const KeysetQuery = {
+  limit: Type.Optional(Type.Integer({...KEYSET_LIMIT, description: 'Rows of the page, at most.'})),
+  after: Type.Optional(
+    Type.String({description: '`next` of the previous page. Without it the list begins.'}),
+  ),
+}
+
+/** Values that every store compares with its columns: a client may send anything. */
+const IS_OF_KIND = {
+  integer: (value: unknown) => Number.isSafeInteger(value),
+  text: (value: unknown) => typeof value === 'string' && !value.includes('\0'),
+}
+
+/** `limit` and `after`. `kinds`: those of the values of a position of this list. */
+export function readKeyset(query: Query, kinds: readonly (keyof typeof IS_OF_KIND)[]): KeysetSlice {
+  const limit = query.integer('limit', KEYSET_LIMIT.default, KEYSET_LIMIT)
+  const text = query.text('after')
+  if (text === null) return {after: null, limit}
+  const position = decodeCursor(text)
+  const isOfList =
+    position?.length === kinds.length && kinds.every((kind, at) => IS_OF_KIND[kind](position[at]))
+  if (!isOfList)
+    throw new QueryProblem('after: must be the `next` of a page of this list; begin without it')
+  return {after: position as Position, limit}
+}
+
+/** `next` of a page: opaque to clients, in the letters of an URL. */
+export function encodeCursor(position: Position | null): string | null {
+  if (position === null) return null
+  const bytes = new TextEncoder().encode(JSON.stringify(position))
+  return bytes.toBase64({alphabet: 'base64url', omitPadding: true})
+}
+
+/** `null` = it is no cursor. */
+function decodeCursor(text: string): readonly unknown[] | null {
+  try {
+    const bytes = Uint8Array.fromBase64(text, {alphabet: 'base64url'})
+    const position: unknown = JSON.parse(new TextDecoder().decode(bytes))
+    return Array.isArray(position) ? position : null
+  } catch (error) {
+    if (error instanceof SyntaxError) return null
+    throw error
+  }
+}
 
 /** `count`, `from` and `to` of planned times. */
 export function readPlannedRange(query: Query) {

@@ -15,10 +15,12 @@ test('the search for stuck executions reads only pending ones, in index order', 
   for (const migration of MIGRATIONS)
     for (const statement of migration.statements(sqliteDialect)) database.exec(statement)
   const tx = {now: 1, dialect: sqliteDialect, limits: DEFAULT_LIMITS}
-  const after = {group: 7, slot: 1, attempt: 1}
+  const after = [7, 1, 1]
   const query = loadStuck(tx, {unclaimedMs: 0, after, limit: 9, of: 'all'})
   const plans: string[][] = []
-  for (let next = query.next(); next.done !== true; next = query.next([])) {
+  // The page ends at a limit of the rows it reads.
+  const replies = [[{group_id: 9, slot: 0, attempt: 1}], []]
+  for (let next = query.next(); next.done !== true; next = query.next(replies.shift() ?? [])) {
     assert.ok(next.value.kind === 'all')
     const plan = database.prepare(`EXPLAIN QUERY PLAN ${next.value.sql}`).all(...next.value.values)
     plans.push(plan.map(({detail}) => String(detail)))

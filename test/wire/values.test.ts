@@ -4,7 +4,7 @@ import {test} from 'node:test'
 import * as fc from 'fast-check'
 import {encodeExecution} from '../../src/wire/execution.ts'
 import {decodeOutput, lastBytes, unfinishedBytes} from '../../src/wire/output.ts'
-import {Query, QueryProblem, readJobQuery} from '../../src/wire/query.ts'
+import {encodeCursor, Query, QueryProblem, readJobQuery, readKeyset} from '../../src/wire/query.ts'
 import {anExecution} from '../support/fixtures.ts'
 
 test('the last bytes never split a character', () => {
@@ -74,4 +74,31 @@ test('late_result of an execution is empty without one', () => {
   assert.equal(encodeExecution(view, null).late_result, '')
   const late = encodeExecution({...view, lateResult: 'failed, exit status 3'}, 0)
   assert.equal(late.late_result, 'failed, exit status 3')
+})
+
+test('a cursor returns to its position; another text is refused by name', () => {
+  const read = (text: string) => readKeyset(new Query(text), ['integer', 'text'])
+  const position = [1_779_000_000_000, 'ä/?']
+  const cursor = encodeCursor(position)!
+  assert.match(cursor, /^[\w-]+$/)
+  assert.deepEqual(read(`after=${cursor}&limit=7`), {after: position, limit: 7})
+  assert.deepEqual(read(''), {after: null, limit: 100})
+  assert.equal(encodeCursor(null), null)
+  const encoded = (text: string) => Buffer.from(text).toString('base64url')
+  for (const wrong of [
+    'x!',
+    encoded('{}'),
+    encoded('[1]'),
+    encoded('["a", "b"]'),
+    encoded('[1e999, "b"]'),
+    encoded('[1, "\\u0000"]'),
+    encoded('[1, "b", 2]'),
+    encoded('[1,'),
+  ])
+    assert.throws(
+      () => read(`after=${wrong}`),
+      /^QueryProblem: after: must be the `next` of a page/,
+    )
+  assert.throws(() => read('limit=1001'), /limit: must be an integer from 1 to 1000/)
+  assert.throws(() => read('limit=0'), QueryProblem)
 })

@@ -1,7 +1,7 @@
 /** Stuck executions: pending ones that no node claims, and their move to other nodes. */
 import assert from 'node:assert/strict'
 import {lostLine} from '../../../src/core/execution.ts'
-import type {StuckPosition} from '../../../src/ports/leader-store.ts'
+import type {Position} from '../../../src/ports/page.ts'
 import type {Case} from './case.ts'
 import {MINUTE, type Scene} from './scene.ts'
 
@@ -167,7 +167,7 @@ function movingCases(when: Case): void {
     ]
     scene.advance(3_000)
     const pages: string[][] = []
-    for (let after: StuckPosition | null = null, more = true; more;) {
+    for (let after: Position | null = null, more = true; more;) {
       const {executions, next} = await scene.store.loadStuck({...UNCLAIMED, after, limit: 2})
       pages.push(executions.map(({execution: {group, node}}) => `${groups.indexOf(group)} ${node}`))
       after = next

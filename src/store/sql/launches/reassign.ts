@@ -6,12 +6,14 @@ import {lostLine} from '../../../core/execution.ts'
 import type {MemberStatus} from '../../../core/node.ts'
 import type {StuckExecution} from '../../../core/reassign.ts'
 import {conflictFreeBatches} from '../../../lib/conflict-free.ts'
-import type {Applied, LeaderStore, StuckPosition} from '../../../ports/leader-store.ts'
+import type {Applied, LeaderStore} from '../../../ports/leader-store.ts'
+import type {KeysetPage} from '../../../ports/page.ts'
 import type {FinishOutcome} from '../../../ports/node-store.ts'
 import {loadFinishBatch, writeFinishBatch} from '../executions/finish-batch.ts'
 import {loadJobs} from '../jobs/jobs.ts'
 import {fence} from '../cluster/lease.ts'
-import {all, each, one, oneEach, type Query, type Transaction, type Values} from '../query.ts'
+import {keysetPage} from '../keyset.ts'
+import {all, each, oneEach, type Query, type Transaction} from '../query.ts'
 import {
   BY_KEY,
   EXECUTION_COLUMNS_E,
@@ -33,27 +35,27 @@ const STUCK_COLUMNS = `${EXECUTION_COLUMNS_E}, m.status AS member_status, m.runs
   m.heartbeat_at AS member_heartbeat_at, m.cordoned_at AS member_cordoned_at`
 /** Condition for a member that claims nothing new. */
 const IS_GONE = `(m.status <> 'alive' OR m.cordoned_at IS NOT NULL)`
-const POSITION = '(e.group_id, e.slot, e.attempt)'
-const IN_ORDER = `ORDER BY e.group_id, e.slot, e.attempt`
-const AFTER = `e.status = 'pending' AND ${POSITION} > (?, ?, ?)`
-/** The last pending execution of a page. Reads only an index, however many wait for their backoff. */
-const PAGE_END = `SELECT e.group_id, e.slot, e.attempt FROM executions e WHERE ${AFTER} ${IN_ORDER}
-  LIMIT 1 OFFSET ?`
-const OF_PAGE = `SELECT ${STUCK_COLUMNS} FROM executions e LEFT JOIN members m ON m.id = e.node_id
-  WHERE ${AFTER} AND ${POSITION} <= (?, ?, ?)
-  AND (m.runs = 1 AND e.not_before <= ? OR m.runs = 0 AND e.not_before <= ?
-    OR m.status IS NULL OR ${IS_GONE}) ${IN_ORDER} LIMIT ?`
-const OF_GONE_NODES = `SELECT ${STUCK_COLUMNS} FROM members m
-  JOIN executions e ON e.node_id = m.id WHERE ${IS_GONE} AND ${AFTER} ${IN_ORDER} LIMIT ?`
+/** Lists of pending executions: those of all nodes, and those of nodes that claim nothing new. */
+const PENDING = {
+  columns: STUCK_COLUMNS,
+  where: `e.status = 'pending'`,
+  key: ['e.group_id', 'e.slot', 'e.attempt'],
+  order: 'asc',
+} as const
+const OF_ALL = {...PENDING, from: 'executions e', joins: 'LEFT JOIN members m ON m.id = e.node_id'}
+const OF_GONE_NODES = {
+  ...PENDING,
+  from: 'members m JOIN executions e ON e.node_id = m.id',
+  where: `${IS_GONE} AND ${PENDING.where}`,
+}
+const IS_STUCK = `m.runs = 1 AND e.not_before <= ? OR m.runs = 0 AND e.not_before <= ?
+  OR m.status IS NULL OR ${IS_GONE}`
 
 /** Pending executions read for one page: some milliseconds. */
 const VISITED_MAX = 2_000
 
 /** Instant before which no execution is due. */
 const NEVER = Number.MIN_SAFE_INTEGER
-
-const BEFORE_ALL: StuckPosition = {group: 0, slot: 0, attempt: 0}
-const AFTER_ALL: StuckPosition = {group: Number.MAX_SAFE_INTEGER, slot: 0, attempt: 0}
 
 type StuckRequest = Parameters<LeaderStore['loadStuck']>[0]
 
@@ -63,7 +65,7 @@ export function* loadStuck(
 ): Query<Awaited<ReturnType<LeaderStore['loadStuck']>>> {
   if (request.of === 'gone_nodes' && !(yield* hasWorkOfGoneNodes()))
     return {now: tx.now, executions: [], next: null}
-  const {rows, next} = yield* stuckRows(tx, request)
+  const {items: rows, next} = yield* stuckRows(tx, request)
   const groups = rows.map((row) => [row.group_id])
   const jobs = yield* loadJobs(rows.map((row) => row.job_id))
   // A join would make the planner read all launches of a long history, from the first one on.
@@ -98,33 +100,15 @@ function* hasWorkOfGoneNodes(): Query<boolean> {
   return found.some((row) => row !== null)
 }
 
-/** The rows of one page, and the position of the next one; `null` = this was the last. */
-function* stuckRows(
+function stuckRows(
   tx: Transaction,
-  {unclaimedMs, canMove = true, after, limit, of}: StuckRequest,
-): Query<{readonly rows: readonly StuckRow[]; readonly next: StuckPosition | null}> {
-  const from = positionValues(after ?? BEFORE_ALL)
-  let end: StuckPosition | null = null
-  let rows: readonly StuckRow[]
-  if (of === 'gone_nodes') rows = yield* all<StuckRow>(OF_GONE_NODES, [...from, limit])
-  else {
-    end = positionOf(yield* one<StuckRow>(PAGE_END, [...from, VISITED_MAX - 1]))
-    const to = positionValues(end ?? AFTER_ALL)
-    const dueAt = tx.now - unclaimedMs
-    const values = [...from, ...to, canMove ? dueAt : NEVER, dueAt, limit]
-    rows = yield* all<StuckRow>(OF_PAGE, values)
-  }
-  return {rows, next: rows.length === limit ? positionOf(rows.at(-1)!) : end}
-}
-
-function positionValues({group, slot, attempt}: StuckPosition): Values {
-  return [group, slot, attempt]
-}
-
-function positionOf(
-  row: Pick<StuckRow, 'group_id' | 'slot' | 'attempt'> | null,
-): StuckPosition | null {
-  return row === null ? null : {group: row.group_id, slot: row.slot, attempt: row.attempt}
+  {unclaimedMs, canMove = true, of, ...slice}: StuckRequest,
+): Query<KeysetPage<StuckRow>> {
+  if (of === 'gone_nodes') return keysetPage(OF_GONE_NODES, slice)
+  const dueAt = tx.now - unclaimedMs
+  // However many wait for their backoff, a page reads no more.
+  const values = [canMove ? dueAt : NEVER, dueAt]
+  return keysetPage({...OF_ALL, filter: {where: IS_STUCK, values, visitedMax: VISITED_MAX}}, slice)
 }
 
 function memberOf(row: StuckRow): StuckExecution['member'] {
