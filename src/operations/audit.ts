@@ -7,10 +7,9 @@ import type {JobSpec} from '../core/job.ts'
 import type {AuditEntry, AuditQuery, Revision} from '../ports/audit-store.ts'
 import type {RevisionMatch} from '../core/submit.ts'
 import type {Page, Slice} from '../ports/page.ts'
-import {encodeDefinition} from '../wire/job.ts'
 import type {OperationsContext} from './context.ts'
 import {jobUnknown, requireJob} from './jobs.ts'
-import type {createSubmit, SubmitReply} from './submit.ts'
+import type {createSubmit, RequestKey, SubmitReply} from './submit.ts'
 
 export interface RevertCall {
   readonly caller: Principal
@@ -20,7 +19,8 @@ export interface RevertCall {
   readonly revision: string
   /** Revisions of `If-Match`. */
   readonly ifMatch: RevisionMatch
-  readonly idempotencyKey: string | null
+  /** `null` = the request has no key. */
+  readonly idempotency: RequestKey | null
 }
 
 export interface Diff {
@@ -82,18 +82,19 @@ export function createRevisions(
    * Throws `not_allowed`, as `revision`, and as `submit`.
    */
   async function revert(call: RevertCall): Promise<SubmitReply> {
-    const {caller, actor, name, ifMatch, idempotencyKey} = call
+    const {caller, actor, name, ifMatch, idempotency} = call
     requireStore(caller, name, null)
     const {revision: found, spec} = await revision(name, call.revision)
+    const decoded = {name, spec, faults: [], warnings: [], ignoredFields: []}
     return submit({
       caller,
       actor,
-      body: Buffer.from(JSON.stringify(encodeDefinition(spec))),
+      definition: {kind: 'definition', decoded},
       pathName: name,
       ifMatch: ifMatch ?? '*',
       createOnly: false,
       runOnCreate: false,
-      idempotencyKey,
+      idempotency,
       revertsTo: found.revision,
     })
   }

@@ -54,8 +54,7 @@ export interface OperationsDependencies {
     /** Idle time of sessions of browsers. */
     readonly sessionIdleMs: number
     readonly sessionMaxMs: number
-    /** `bodyBytesMax`: also of one job in a restore file. */
-    readonly limits: Pick<Limits, 'bodyBytesMax' | 'drainDeadlineMs' | 'drainDeadlineMaxMs'>
+    readonly limits: Pick<Limits, 'drainDeadlineMs' | 'drainDeadlineMaxMs'>
     /** True if there is a token: in the configuration or stored. */
     readonly tokenConfigured: boolean
     readonly runsAsRoot: boolean

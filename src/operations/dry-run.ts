@@ -14,15 +14,14 @@ import {findZone} from '../core/schedule/zone.ts'
 import {secretsOf} from '../core/secret.ts'
 import {matchTargets} from '../core/target.ts'
 import type {SubmitPreview} from '../ports/job-store.ts'
-import {decodeJob} from '../wire/decode-job.ts'
 import type {OperationsContext} from './context.ts'
 import {missingSecrets} from './secrets.ts'
 import {
   actionOf,
   misnamedFaults,
-  nameIn,
-  readBody,
   refusalOf,
+  requireReadable,
+  specToPermit,
   type SubmitAction,
   type SubmitCall,
 } from './submit.ts'
@@ -41,15 +40,12 @@ export function createDryRun(context: OperationsContext) {
   /** Throws `payload_unparsable`, `not_allowed`, `precondition_failed`. */
   async function dryRun(call: SubmitCall): Promise<DryRun> {
     const {caller, pathName, runOnCreate, strict = false} = call
-    const body = bodyOrFaults(call)
-    if ('faults' in body) return replyOf(context, body)
-    const name = nameIn(body.value)
-    requireStore(caller, name, null)
+    if (call.definition.kind === 'content')
+      return replyOf(context, {faults: [call.definition.finding]})
+    const {decoded} = requireReadable(call.definition)
+    const {name, spec} = decoded
+    requireStore(caller, name, specToPermit(decoded))
     if (runOnCreate) requireRun(caller, name)
-    const decoded = decodeJob(body.value)
-    const {spec} = decoded
-    const isDecoded = decoded.faults.length === 0
-    if (spec !== null && isDecoded) requireStore(caller, name, spec)
     const found = validateDefinition(context, decoded, strict)
     const warnings = [...found.warnings, ...found.ignored]
     if (spec === null) return replyOf(context, {faults: found.faults, warnings})
@@ -131,15 +127,6 @@ interface Checked extends Partial<MatchingNodes> {
   readonly warnings?: readonly Finding[]
   readonly spec?: JobSpec
   readonly preview?: Partial<SubmitPreview>
-}
-
-/** The faults of a body that is JSON and no definition. Throws `payload_unparsable`. */
-function bodyOrFaults(call: SubmitCall): {value: unknown} | {faults: readonly Finding[]} {
-  try {
-    return {value: readBody(call)}
-  } catch (error) {
-    return {faults: faultsOf(error)}
-  }
 }
 
 /** Throws what is no fault of the definition. */

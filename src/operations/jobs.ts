@@ -11,7 +11,12 @@ import type {JobQuery} from '../ports/job-store.ts'
 import type {Page} from '../ports/page.ts'
 import type {OperationsContext} from './context.ts'
 import type {Store} from '../ports/store.ts'
-import {IdempotencyGuard, idempotencyMismatch, preconditionFailed} from './submit.ts'
+import {
+  IdempotencyGuard,
+  idempotencyMismatch,
+  preconditionFailed,
+  type RequestKey,
+} from './submit.ts'
 
 export function createJobs({wakeup, events, store}: OperationsContext) {
   /** Throws `job_unknown`. */
@@ -91,7 +96,8 @@ export interface RunCall {
   readonly name: string
   /** Ignores `concurrency: forbid`. */
   readonly forced: boolean
-  readonly idempotencyKey: string | null
+  /** `null` = the request has no key. */
+  readonly idempotency: RequestKey | null
 }
 
 export function createRuns(context: OperationsContext) {
@@ -101,12 +107,10 @@ export function createRuns(context: OperationsContext) {
   /** Returns as soon as the request is stored. Throws `job_unknown`, `no_target`, `too_many_runs`, … */
   async function run(call: RunCall): Promise<{job: JobRecord; group: number}> {
     const {caller, actor, name, forced} = call
-    const parts = ['run', name, forced ? 'force' : '']
     const result = await idempotency.run(
       caller.accessor,
-      call.idempotencyKey,
+      call.idempotency,
       'run',
-      parts,
       async (identity) => {
         // A repeated request gets the first reply, even if the job or its nodes are gone since.
         const earlier = identity === null ? null : await store.earlierRun(identity)

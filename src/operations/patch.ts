@@ -8,14 +8,13 @@ import {DomainError} from '../core/errors.ts'
 import {requireStore} from '../core/access/job-permission.ts'
 import type {JobRecord} from '../core/job.ts'
 import type {RevisionMatch} from '../core/submit.ts'
-import {encodeDefinition} from '../wire/job.ts'
-import {isObject} from '../wire/json.ts'
+import type {SentPatch} from '../wire/definition.ts'
 import type {OperationsContext} from './context.ts'
 import type {DryRun} from './dry-run.ts'
 import {requireJob} from './jobs.ts'
 import {
   preconditionFailed,
-  readBody,
+  requireReadable,
   type SubmitCall,
   type SubmitReply,
   submissionsPaused,
@@ -26,9 +25,10 @@ const ATTEMPTS_MAX = 20
 
 export interface PatchCall extends Omit<
   SubmitCall,
-  'pathName' | 'createOnly' | 'runOnCreate' | 'idempotencyKey' | 'revertsTo'
+  'definition' | 'pathName' | 'createOnly' | 'runOnCreate' | 'idempotency' | 'revertsTo'
 > {
   readonly name: string
+  readonly patch: SentPatch
 }
 
 type Submit<Reply> = (call: SubmitCall) => Promise<Reply>
@@ -60,21 +60,20 @@ export function createPatch(
   }
 
   /** The submit of the merged definition, for the revision that it was merged with. */
-  async function merge({name, ...call}: PatchCall): Promise<SubmitCall> {
-    const changes = readBody({body: call.body, pathName: null})
+  async function merge({name, patch: sent, ...call}: PatchCall): Promise<SubmitCall> {
+    const {apply} = requireReadable(sent)
     const job = requireJob(name, await store.job(name))
     const {id, revision} = requireMatch(job, call.ifMatch)
-    const definition = encodeDefinition(job.spec)
     return {
       ...call,
-      body: Buffer.from(JSON.stringify(mergePatch(definition, changes))),
+      definition: {kind: 'definition', decoded: apply(job.spec)},
       pathName: name,
       ifMatch: [revision],
       // A job that was deleted and created again has the same revisions.
       onlyJob: id,
       createOnly: false,
       runOnCreate: false,
-      idempotencyKey: null,
+      idempotency: null,
     }
   }
 
@@ -98,14 +97,4 @@ function requireMatch(job: JobRecord, ifMatch: RevisionMatch): JobRecord {
   const isMet = ifMatch === null || ifMatch === '*' || ifMatch.includes(job.revision)
   if (!isMet) throw preconditionFailed(job.revision)
   return job
-}
-
-/** RFC 7396: objects are merged, `null` removes, everything else replaces. Bounded by the depth of JSON. */
-function mergePatch(target: unknown, changes: unknown): unknown {
-  if (!isObject(changes)) return changes
-  const merged: Record<string, unknown> = isObject(target) ? {...target} : {}
-  for (const [key, value] of Object.entries(changes))
-    if (value === null) delete merged[key]
-    else merged[key] = mergePatch(merged[key], value)
-  return merged
 }

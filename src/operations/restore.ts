@@ -1,5 +1,5 @@
 /**
- * Restore of jobs from a file, all of them or none. The file is decoded job by job as it arrives: memory
+ * Restore of jobs from a file, all of them or none. The jobs are checked one by one as they arrive: memory
  * holds only the definitions, of two files at a time, and the event loop is never blocked for long.
  */
 import type {Actor} from '../core/audit.ts'
@@ -11,12 +11,10 @@ import {secretsOf} from '../core/secret.ts'
 import type {RestoreProblem} from '../core/parents.ts'
 import type {RestoreEntry} from '../ports/job-store.ts'
 import type {SecretRecord} from '../ports/secret-store.ts'
-import {decodeCounters, decodeJob, decodeStatus} from '../wire/decode-job.ts'
-import {JsonArrayError, JsonArraySplitter} from '../wire/json-array.ts'
-import {isObject, type JsonResult, readJsonBytes} from '../wire/json.ts'
+import type {SentJob} from '../wire/definition.ts'
 import type {OperationsContext} from './context.ts'
 import {missingSecrets} from './secrets.ts'
-import {nameIn, shownPath, submissionsPaused} from './submit.ts'
+import {shownPath, specToPermit, submissionsPaused} from './submit.ts'
 import {
   openTagCheck,
   type TagCheck,
@@ -45,7 +43,7 @@ export interface RestoreCall {
   readonly caller: Principal
   readonly actor: Actor
   /** Called once, unless submissions are paused. */
-  readonly openFile: () => Promise<AsyncIterable<Uint8Array>>
+  readonly openFile: () => Promise<AsyncIterable<SentJob>>
   /** Import every job disabled. */
   readonly disabled: boolean
   /** An unknown field or parameter is a fault. */
@@ -59,7 +57,7 @@ export interface RestoreReply {
 }
 
 export function createRestore(context: OperationsContext) {
-  const {store, settings, wakeup} = context
+  const {store, wakeup} = context
   /** A file may arrive slowly: that of a limited token must not keep the administrator from restoring. */
   const running = new Set<TokenKind>()
 
@@ -88,10 +86,11 @@ export function createRestore(context: OperationsContext) {
   async function restoreFile(call: RestoreCall): Promise<RestoreReply> {
     const {caller, actor, disabled} = call
     const tagCheck = await openTagCheck(() => store.members())
-    const decoder = new RestoreDecoder(context, call, tagCheck, await store.secrets())
-    await decodeFile(await call.openFile(), settings.limits.bodyBytesMax, decoder)
+    const checker = new RestoreChecker(context, call, tagCheck, await store.secrets())
+    for await (const job of await call.openFile()) checker.add(job)
+    checker.finish()
     const options = {disabled, defaultOwner: caller.name, actor}
-    const result = await store.restore(decoder.entries, options)
+    const result = await store.restore(checker.entries, options)
     if (result.kind === 'paused') throw submissionsPaused()
     if (result.kind === 'refused')
       throw restoreInvalid(result.problems.map((problem) => shownProblem(caller, problem)))
@@ -105,32 +104,14 @@ export function createRestore(context: OperationsContext) {
     const lines = result.lines.map(
       ({name, created}) => `success ${created ? 'create' : 'update'} ${name}`,
     )
-    return {lines, warnings: decoder.warnings.shown()}
+    return {lines, warnings: checker.warnings.shown()}
   }
 
   return {restore}
 }
 
-async function decodeFile(
-  file: AsyncIterable<Uint8Array>,
-  jobBytesMax: number,
-  decoder: RestoreDecoder,
-): Promise<void> {
-  const splitter = new JsonArraySplitter(jobBytesMax)
-  try {
-    for await (const bytes of file) for (const element of splitter.push(bytes)) decoder.add(element)
-    splitter.end()
-  } catch (error) {
-    if (!(error instanceof JsonArrayError)) throw error
-    throw new DomainError('payload_unparsable', `Unable to parse payload: ${error.message}.`, {
-      cause: error,
-    })
-  }
-  decoder.finish()
-}
-
-/** Decodes and validates the elements of a file. Collects problems up to the limit, not only the first. */
-class RestoreDecoder {
+/** Validates the jobs of a file. Collects problems up to the limit, not only the first. */
+class RestoreChecker {
   readonly entries: RestoreEntry[] = []
   readonly warnings = new Warnings()
   readonly #context: ValidationContext
@@ -156,19 +137,12 @@ class RestoreDecoder {
     this.#secrets = secrets
   }
 
-  add(element: Uint8Array): void {
+  add(job: SentJob): void {
     this.#count += 1
     if (this.#count > JOBS_MAX)
       throw new DomainError('body_too_large', `The file must have at most ${JOBS_MAX} jobs.`)
-    const json = readJsonBytes(element)
-    if (json.kind === 'syntax')
-      throw new DomainError(
-        'payload_unparsable',
-        `Unable to parse payload: element ${this.#count}: ${json.problem}`,
-      )
-    const faults = json.kind === 'content' ? [json.finding] : this.#decode(json.value)
-    const name = nameOf(json) || `element ${this.#count}`
-    for (const fault of faults) {
+    const name = job.decoded.name.slice(0, NAME_SHOWN_MAX) || `element ${this.#count}`
+    for (const fault of this.#check(job)) {
       const {field, code} = fault
       const coded = code === undefined ? {} : {code}
       this.#problems.push({name, field, problem: sentenceOf(fault), ...coded})
@@ -183,28 +157,24 @@ class RestoreDecoder {
   }
 
   /** Adds the job to `entries`, or returns its faults. */
-  #decode(value: unknown): readonly Finding[] {
-    const decoded = decodeJob(value)
-    const {spec} = decoded
-    const name = nameIn(value)
+  #check({decoded, counters, counterFaults, status}: SentJob): readonly Finding[] {
+    const {name, spec} = decoded
     const isDecoded = decoded.faults.length === 0
-    const decision = decideStore(this.#caller, name, isDecoded ? spec : null)
+    const decision = decideStore(this.#caller, name, specToPermit(decoded))
     if (!decision.allowed) {
       this.#forbidden.push({name: name.slice(0, NAME_SHOWN_MAX), problem: decision.sentence})
       if (this.#forbidden.length >= PROBLEMS_MAX) this.finish()
       return []
     }
     const findings = validateDefinition(this.#context, decoded, this.#strict)
-    const counters = decodeCounters(value)
-    const faults = [...findings.faults, ...counters.faults]
+    const faults = [...findings.faults, ...counterFaults]
     if (spec === null || !isDecoded) return faults
     faults.push(...missingSecrets(secretsOf(spec), this.#secrets))
     if (this.#names.has(spec.name))
       faults.push({field: 'name', problem: 'appears more than once in the file'})
     if (faults.length > 0) return faults
     this.#names.add(spec.name)
-    const status = decodeStatus(value)
-    this.entries.push({spec, counters: counters.counters, status, may: decision.may})
+    this.entries.push({spec, counters, status, may: decision.may})
     const {warnings: found, ignored} = findings
     const warnings = [...found, ...ignored, ...this.#tagCheck(spec.tags)]
     for (const warning of warnings) this.warnings.add(spec.name, sentenceOf(warning))
@@ -228,12 +198,6 @@ class Warnings {
       ? first
       : [`${this.#count} warnings, of which ${first.length} follow`, ...first]
   }
-}
-
-/** `''` when the element has no name. */
-function nameOf(json: JsonResult): string {
-  if (json.kind !== 'value' || !isObject(json.value)) return ''
-  return nameIn(json.value).slice(0, NAME_SHOWN_MAX)
 }
 
 function restoreNotAllowed(problems: readonly EntryProblem[]): DomainError {

@@ -3,7 +3,6 @@
  * known idempotency key, paused, not JSON, not allowed, invalid, unknown parent. Runs share the idempotency
  * keys.
  */
-import {createHash} from 'node:crypto'
 import type {Actor} from '../core/audit.ts'
 import {type Principal, shownJobs} from '../core/access/authorization.ts'
 import {requireRun, requireStore, storeRefusal} from '../core/access/job-permission.ts'
@@ -13,9 +12,9 @@ import type {JobRecord, JobSpec} from '../core/job.ts'
 import {secretsOf} from '../core/secret.ts'
 import type {RevisionMatch} from '../core/submit.ts'
 import type {Idempotency, SubmitResult} from '../ports/job-store.ts'
-import {decodeJob, isMisspelt} from '../wire/decode-job.ts'
 import {quoteForMessage} from '../lib/quote.ts'
-import {isObject, readJsonBytes} from '../wire/json.ts'
+import {type DecodedJob, isMisspelt} from '../wire/decode-job.ts'
+import type {SentDefinition, SentPatch} from '../wire/definition.ts'
 import type {OperationsContext} from './context.ts'
 import {missingSecrets} from './secrets.ts'
 import {openTagCheck, validateDefinition} from './validate.ts'
@@ -23,7 +22,7 @@ import {openTagCheck, validateDefinition} from './validate.ts'
 export interface SubmitCall {
   readonly caller: Principal
   readonly actor: Actor
-  readonly body: Uint8Array
+  readonly definition: SentDefinition
   /** The name in the path, which must equal the name in the body; `null` = the path has none. */
   readonly pathName: string | null
   /** Revisions of `If-Match`. */
@@ -33,10 +32,11 @@ export interface SubmitCall {
   /** `onlyJob` of `SubmitRequest`. */
   readonly onlyJob?: number
   readonly runOnCreate: boolean
-  readonly idempotencyKey: string | null
+  /** `null` = the request has no key. */
+  readonly idempotency: RequestKey | null
   /** An unknown field or parameter is a fault. */
   readonly strict?: boolean
-  /** The body is the definition of this revision. */
+  /** The definition is that of this revision. */
   readonly revertsTo?: number
 }
 
@@ -57,18 +57,17 @@ export interface SubmitReply {
 }
 
 export function createSubmit(context: OperationsContext) {
-  const {store, access, runLimit} = context
+  const {store, access, runLimit, wakeup, events} = context
   const idempotency = new IdempotencyGuard()
 
   /** Throws `submissions_paused`, `payload_unparsable`, `not_allowed`, `job_invalid`, `parent_unknown`, … */
   async function submit(call: SubmitCall): Promise<SubmitReply> {
-    const {caller, actor, idempotencyKey, ifMatch, createOnly, runOnCreate} = call
-    const parts = [call.pathName ?? '', runOnCreate ? 'run' : '', call.body]
-    return idempotency.run(caller.accessor, idempotencyKey, 'submit', parts, async (identity) => {
+    const {caller, actor, ifMatch, createOnly, runOnCreate} = call
+    return idempotency.run(caller.accessor, call.idempotency, 'submit', async (identity) => {
       // A repeated request gets the first reply, even if submissions are paused since.
       const earlier = identity === null ? null : await store.earlierSubmit(identity)
       if (earlier?.kind === 'idempotency_mismatch') throw idempotencyMismatch()
-      const {spec, may, warnings, ignored, ignoredFields} = await decode(call, earlier === null)
+      const {spec, may, warnings, ignored, ignoredFields} = await check(call, earlier === null)
       const reverted = call.revertsTo === undefined ? {} : {revertsTo: call.revertsTo}
       const only = call.onlyJob === undefined ? {} : {onlyJob: call.onlyJob}
       const options = {ifMatch, createOnly, runOnCreate, ...reverted, ...only}
@@ -79,7 +78,12 @@ export function createSubmit(context: OperationsContext) {
       if (earlier === null && runOnCreate) runLimit.take(access.holderOf(caller), spec.name)
       const result = earlier ?? (await store.submit({...request, actor, defaultOwner: caller.name}))
       const stored = requireStored(caller, spec, result)
-      if (earlier === null) announce(context, stored)
+      if (earlier === null) {
+        const {job, created, changed} = stored
+        if (changed || stored.group !== null) wakeup.notify('launch')
+        if (changed)
+          events.emit('job_stored', {job: job.spec.name, revision: job.revision, created})
+      }
       const unmatched = (await tagCheck)?.(spec.tags) ?? []
       return {
         // A large definition is not kept with the reply to the first request: this one is the same.
@@ -95,13 +99,13 @@ export function createSubmit(context: OperationsContext) {
   }
 
   /** A pause is reported before the problems of a definition. For a valid one the store checks it. */
-  async function decode(call: SubmitCall, isNew: boolean) {
+  async function check(call: SubmitCall, isNew: boolean) {
     try {
-      const decoded = await decodeAllowed(call, readBody(call))
-      const names = secretsOf(decoded.spec)
+      const checked = await checkAllowed(call, requireReadable(call.definition).decoded)
+      const names = secretsOf(checked.spec)
       const missing = isNew && names.length > 0 ? missingSecrets(names, await store.secrets()) : []
       if (missing.length > 0) throw jobInvalid(missing)
-      return decoded
+      return checked
     } catch (error) {
       if (isNew && (await store.submissionsPaused())) throw submissionsPaused()
       throw error
@@ -109,18 +113,19 @@ export function createSubmit(context: OperationsContext) {
   }
 
   /** Permissions are checked before the problems of a definition, which may be of another's job. */
-  async function decodeAllowed(call: SubmitCall, body: unknown) {
+  async function checkAllowed(call: SubmitCall, decoded: DecodedJob) {
     const {caller, runOnCreate} = call
-    const name = nameIn(body)
-    const may = requireStore(caller, name, null)
+    const {name} = decoded
+    const permitted = specToPermit(decoded)
+    const may = requireStore(caller, name, permitted)
     if (runOnCreate) requireRun(caller, name)
     try {
-      return decodeDefinition(context, call, body)
+      return {may, ...requireValid(context, call, decoded)}
     } catch (error) {
       if (may.create === may.update) throw error
       const capability = (await store.job(name)) === null ? 'create' : 'update'
       if (may[capability]) throw error
-      throw new DomainError('not_allowed', storeRefusal(caller, capability, name, null), {
+      throw new DomainError('not_allowed', storeRefusal(caller, capability, name, permitted), {
         job: name,
         cause: error,
       })
@@ -130,46 +135,38 @@ export function createSubmit(context: OperationsContext) {
   return {submit}
 }
 
+/** Definition that a permission is asked for; `null` = only its name, because a part could not be decoded. */
+export function specToPermit({spec, faults}: DecodedJob): JobSpec | null {
+  return faults.length === 0 ? spec : null
+}
+
 /** Throws `payload_unparsable`, `job_invalid`. */
-export function readBody({body, pathName}: Pick<SubmitCall, 'body' | 'pathName'>): unknown {
-  const json = readJsonBytes(body)
-  if (json.kind === 'syntax')
-    throw new DomainError('payload_unparsable', `Unable to parse payload: ${json.problem}`)
-  if (json.kind === 'content') throw jobInvalid([json.finding])
-  return withPathName(json.value, pathName)
+export function requireReadable<Sent extends SentDefinition | SentPatch>(
+  sent: Sent,
+): Exclude<Sent, {readonly kind: 'syntax' | 'content'}> {
+  if (sent.kind === 'syntax')
+    throw new DomainError('payload_unparsable', `Unable to parse payload: ${sent.problem}`)
+  if (sent.kind === 'content') throw jobInvalid([sent.finding])
+  return sent as Exclude<Sent, {readonly kind: 'syntax' | 'content'}>
 }
 
-/** The name of the job that a body defines; `''` without one. */
-export function nameIn(body: unknown): string {
-  return isObject(body) && typeof body.name === 'string' ? body.name : ''
-}
-
-function decodeDefinition(
+/** Throws `job_invalid`. */
+function requireValid(
   context: OperationsContext,
-  {caller, pathName, strict = false}: SubmitCall,
-  body: unknown,
+  {pathName, strict = false}: SubmitCall,
+  decoded: DecodedJob,
 ) {
-  const decoded = decodeJob(body)
   const {spec, ignoredFields} = decoded
   const {faults, warnings, ignored} = validateDefinition(context, decoded, strict)
-  const isValid = spec !== null && decoded.faults.length === 0
-  if (!isValid) throw jobInvalid(faults)
-  const may = requireStore(caller, spec.name, spec)
-  const misnamed = misnamedFaults(spec, pathName)
-  const all = [...misnamed, ...faults]
+  if (spec === null || decoded.faults.length > 0) throw jobInvalid(faults)
+  const all = [...misnamedFaults(spec, pathName), ...faults]
   if (all.length > 0) throw jobInvalid(all)
-  return {spec, may, warnings, ignored, ignoredFields}
+  return {spec, warnings, ignored, ignoredFields}
 }
 
 export function misnamedFaults({name}: JobSpec, pathName: string | null): readonly Finding[] {
   if (pathName === null || name === pathName) return []
   return [{field: 'name', problem: `is "${name}" in the body and "${pathName}" in the path`}]
-}
-
-/** A body without a name gets the name in the path. */
-function withPathName(body: unknown, pathName: string | null): unknown {
-  if (pathName === null || !isObject(body)) return body
-  return (body.name ?? null) === null ? {...body, name: pathName} : body
 }
 
 export function actionOf({created, changed}: Pick<Stored, 'created' | 'changed'>): SubmitAction {
@@ -209,12 +206,6 @@ export function refusalOf(
       return new DomainError('not_allowed', sentence, {job: spec.name})
     }
   }
-}
-
-function announce({wakeup, events}: OperationsContext, stored: Stored): void {
-  const {job, created, changed, group} = stored
-  if (changed || group !== null) wakeup.notify('launch')
-  if (changed) events.emit('job_stored', {job: job.spec.name, revision: job.revision, created})
 }
 
 /** The message has the first fault, the member `errors` all of them. */
@@ -273,8 +264,14 @@ const KEY_LENGTH_MAX = 255
 /** Part of the stored scope for callers whose token is not stored. */
 const SCOPE_OWNER = 'server'
 
+/** The key of a request, and a digest of everything that distinguishes it from another one. */
+export interface RequestKey {
+  readonly key: string
+  readonly fingerprint: string
+}
+
 /**
- * Idempotency keys: computes the identity of a request, and rejects a second request with the same key while
+ * Idempotency keys: scopes the key of a request, and rejects a second request with the same key while
  * the first is in progress on this server. The store keeps the replies of finished requests.
  */
 export class IdempotencyGuard {
@@ -282,17 +279,16 @@ export class IdempotencyGuard {
 
   /**
    * Runs `work` with the identity of the request; `null` = it has no key. The token and `operation` scope the
-   * key, `parts` are everything that distinguishes two requests. Throws `idempotency_in_progress`,
-   * `request_malformed`.
+   * key. Throws `idempotency_in_progress`, `request_malformed`.
    */
   async run<Result>(
     accessor: string,
-    key: string | null,
+    sent: RequestKey | null,
     operation: string,
-    parts: readonly (string | Uint8Array)[],
     work: (identity: Idempotency | null) => Promise<Result>,
   ): Promise<Result> {
-    if (key === null) return work(null)
+    if (sent === null) return work(null)
+    const {key, fingerprint} = sent
     if (key === '' || key.length > KEY_LENGTH_MAX)
       throw new DomainError(
         'request_malformed',
@@ -308,7 +304,7 @@ export class IdempotencyGuard {
       )
     this.#inProgress.add(scopedKey)
     try {
-      return await work({key, scope, fingerprint: fingerprintOf(parts)})
+      return await work({key, scope, fingerprint})
     } finally {
       this.#inProgress.delete(scopedKey)
     }
@@ -320,11 +316,4 @@ export function idempotencyMismatch(): DomainError {
     'idempotency_mismatch',
     'This Idempotency-Key was used for another request. Use a new key.',
   )
-}
-
-/** Lengths are hashed too, so that `ab`, `c` differs from `a`, `bc`. */
-function fingerprintOf(parts: readonly (string | Uint8Array)[]): string {
-  const hash = createHash('sha256')
-  for (const part of parts) hash.update(String(part.length)).update('\n').update(part)
-  return hash.digest('hex')
 }

@@ -24,6 +24,8 @@ import {describeSchema, MAP_KEY_LENGTH_MAX, MAP_VALUE_BYTES_MAX, ZERO_TIME} from
 
 /** A field with a fault has its default in `spec`, so that the others can be checked. */
 export interface DecodedJob {
+  /** Name that was sent, valid or not; `''` = none. */
+  readonly name: string
   /** `null` = the body is no object. To be stored only without faults. */
   readonly spec: JobSpec | null
   readonly faults: readonly Finding[]
@@ -86,7 +88,7 @@ export function decodeJob(body: unknown): DecodedJob {
     ? '; for a list of jobs use POST /v1/restore, or belfry jobs apply'
     : ''
   faults.add('', `the body must be a JSON object${advice}`)
-  return {spec: null, faults: faults.all, warnings: [], ignoredFields: []}
+  return {name: '', spec: null, faults: faults.all, warnings: [], ignoredFields: []}
 }
 
 /** Decodes the counters of a job in a restore file. A missing counter is 0, a missing time `null`. */
@@ -133,7 +135,8 @@ function readJob(body: Readonly<Record<string, unknown>>, faults: FaultList): De
   const spec = read as unknown as JobSpec // each value is of the kind of its field
   read['schedule'] = spec.schedule.trim()
   readOlderForms(read, spec, older, warnings, faults)
-  return {spec, faults: faults.all, warnings, ignoredFields}
+  const name = typeof body.name === 'string' ? body.name : ''
+  return {name, spec, faults: faults.all, warnings, ignoredFields}
 }
 
 /** Reads the fields that are set into `values`. A field of a wrong type is a fault. */

@@ -2,20 +2,22 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import type {DomainError} from '../../src/core/errors.ts'
+import {readIdempotency} from '../../src/http/api/request.ts'
 import {IdempotencyGuard} from '../../src/operations/submit.ts'
 import type {Idempotency} from '../../src/ports/job-store.ts'
 
+const keyOf = (key: string, parts: readonly (string | Uint8Array)[] = []) =>
+  readIdempotency({'idempotency-key': key}, parts)
 const identityOf = (parts: readonly (string | Uint8Array)[], operation = 'submit', accessor = '') =>
   new IdempotencyGuard().run(
     accessor,
-    'key',
+    keyOf('key', parts),
     operation,
-    parts,
     async (identity) => identity as Idempotency,
   )
 
 test('without a key a request has no identity', async () => {
-  const identity = await new IdempotencyGuard().run('', null, 'submit', ['x'], async (it) => it)
+  const identity = await new IdempotencyGuard().run('', null, 'submit', async (it) => it)
   assert.equal(identity, null)
 })
 
@@ -38,13 +40,13 @@ test('each operation has its own keys, in a stable stored scope', async () => {
 test('a key in progress is rejected, and free again after success or failure', async () => {
   const guard = new IdempotencyGuard()
   const held = Promise.withResolvers<void>()
-  const first = guard.run('', 'k', 'submit', [], () => held.promise)
-  const again = () => guard.run('', 'k', 'submit', [], async () => 'done')
+  const first = guard.run('', keyOf('k'), 'submit', () => held.promise)
+  const again = () => guard.run('', keyOf('k'), 'submit', async () => 'done')
   await assert.rejects(
     again(),
     (error) => (error as DomainError).code === 'idempotency_in_progress',
   )
-  assert.equal(await guard.run('', 'other', 'submit', [], async () => 'done'), 'done')
+  assert.equal(await guard.run('', keyOf('other'), 'submit', async () => 'done'), 'done')
   held.reject(new Error('failed'))
   await assert.rejects(first)
   assert.equal(await again(), 'done')
@@ -52,7 +54,7 @@ test('a key in progress is rejected, and free again after success or failure', a
 
 test('an idempotency key must have 1 to 255 characters', async () => {
   for (const key of ['', 'x'.repeat(256)]) {
-    const run = new IdempotencyGuard().run('', key, 'submit', [], async () => 'done')
+    const run = new IdempotencyGuard().run('', keyOf(key), 'submit', async () => 'done')
     await assert.rejects(run, (error) => (error as DomainError).code === 'request_malformed')
   }
 })

@@ -1,5 +1,6 @@
 /** Restore of a file: one at a time, so that the memory for definitions is bounded. */
 import assert from 'node:assert/strict'
+import {Readable} from 'node:stream'
 import {test} from 'node:test'
 import {DEFINITION_TRAITS} from '../support/definition-traits.ts'
 import {BELFRY} from '../../src/core/audit.ts'
@@ -8,6 +9,7 @@ import {readRules} from '../../src/core/access/policy.ts'
 import {LOCAL} from '../../src/identity/token-cache.ts'
 import type {OperationsContext} from '../../src/operations/context.ts'
 import {createRestore} from '../../src/operations/restore.ts'
+import {decodeRestore, type SentJob} from '../../src/wire/definition.ts'
 
 test('a token that may store no job is refused before its file is read', async () => {
   const store = {submissionsPaused: async () => false}
@@ -30,16 +32,13 @@ test('a second restore is refused until the first has ended, also if that fails'
       secrets: async () => [],
       restore: async () => ({kind: 'restored', lines: []}),
     },
-    settings: {limits: {bodyBytesMax: 1_000}},
     wakeup: {notify: () => {}},
   } as unknown as OperationsContext
   const {restore} = createRestore(context)
   const call = {disabled: false, caller: LOCAL, actor: BELFRY}
-  const upload = Promise.withResolvers<AsyncIterable<Uint8Array>>()
+  const upload = Promise.withResolvers<AsyncIterable<SentJob>>()
   const first = restore({...call, openFile: () => upload.promise})
-  const file = async function* () {
-    yield Buffer.from('[]')
-  }
+  const file = () => decodeRestore(Readable.from([Buffer.from('[]')]), 1_000)
   const again = () => restore({...call, openFile: async () => file()})
   // Behind the question whether submissions are paused, as the first.
   await assert.rejects(again(), {code: 'restore_running'})

@@ -10,6 +10,11 @@ const NEVER_IMPORTED: readonly (readonly [place: RegExp, module: RegExp, why: st
   [/^src\/wire\//, /^node:/, 'wire imports no module of Node: a browser can load it'],
   [/^src\/operations\//, /^(fastify|node:https?)$/, 'operations know no HTTP'],
   [
+    /^src\/operations\//,
+    /\/wire\/(?!(decode-job|definition|output)\.ts$)/,
+    'operations take typed values and return records: routes decode and encode',
+  ],
+  [
     /^src\/(?!executors\/process\/|cli\/)/,
     /^node:child_process$/,
     'of a server and an agent, only executors/process starts processes',

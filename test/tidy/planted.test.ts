@@ -215,6 +215,8 @@ const NEVER: readonly (readonly [path: string, code: string, wrong: RegExp | nul
   ['src/executors/a.ts', "import 'node:child_process'", /only executors\/process/],
   ['src/executors/process/a.ts', "import 'node:child_process'", null],
   ['src/operations/a.ts', "import 'fastify'", /operations know no HTTP/],
+  ['src/operations/a.ts', "import '../wire/member.ts'", /routes decode and encode/],
+  ['src/operations/a.ts', "import '../wire/decode-job.ts'", null],
   ['src/http/a.ts', "import 'fastify'", null],
 ]
 

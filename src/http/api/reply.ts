@@ -45,7 +45,8 @@ export function encodeJobFor(request: FastifyRequest, job: ShownJob): JobJson {
 
 /**
  * The job with its `ETag`: the revision, which conditional writes compare, and a digest of the body. A strong
- * validator must change with the body, and counters change without a revision. `more` is after its fields.
+ * validator must change with the body, and counters change without a revision. `more` is after its fields. A
+ * caller that changed the job may not be able to read it: then its details are left out.
  */
 export function sendJob(
   request: FastifyRequest,
@@ -54,7 +55,8 @@ export function sendJob(
   job: ShownJob,
   more: {readonly warnings?: readonly string[]} = {},
 ): FastifyReply {
-  const body = encodeJobFor(request, job)
+  const isReadable = decide(callerOf(request), 'read', jobPath(job.spec.name)).allowed
+  const body = encodeJobFor(request, isReadable ? job : jobWithoutDetails(job))
   reply.header('etag', `"${job.revision}.${digestOf(body)}"`)
   return sendJson(request, reply, status, {...body, ...more})
 }
@@ -90,21 +92,6 @@ export function sendRows<Row>(
   const stream = Readable.from(chunks, {objectMode: false})
   stream.once('close', onSent)
   return reply.code(200).header('content-type', JSON_TYPE).send(stream)
-}
-
-/**
- * Sends a job that the caller changed but may not be able to read: what it does, where, and how it went are
- * then left empty.
- */
-export function sendChangedJob(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  status: number,
-  job: JobRecord,
-  more: {readonly warnings?: readonly string[]} = {},
-): FastifyReply {
-  const isReadable = decide(callerOf(request), 'read', jobPath(job.spec.name)).allowed
-  return sendJob(request, reply, status, isReadable ? job : jobWithoutDetails(job), more)
 }
 
 function jobWithoutDetails(job: JobRecord): JobRecord {

@@ -3,6 +3,7 @@
  * content type, up to a limit. Beyond the limit more bytes are read and dropped before the error reply: a
  * client that is still sending would never read it.
  */
+import {createHash} from 'node:crypto'
 import type {IncomingHttpHeaders} from 'node:http'
 import type {Readable} from 'node:stream'
 import type {FastifyRequest} from 'fastify'
@@ -12,6 +13,7 @@ import {DomainError} from '../../core/errors.ts'
 import {assert} from '../../lib/assert.ts'
 import {LOCAL} from '../../identity/token-cache.ts'
 import type {RevisionMatch} from '../../core/submit.ts'
+import type {RequestKey} from '../../operations/submit.ts'
 import {Query} from '../../wire/query.ts'
 import {tooLarge} from './errors.ts'
 import {DRAIN_BYTES_MAX} from '../options.ts'
@@ -128,8 +130,20 @@ export function readCreateOnly(headers: IncomingHttpHeaders): boolean {
   return headers['if-none-match']?.trim() === '*'
 }
 
-export function readIdempotencyKey(headers: IncomingHttpHeaders): string | null {
+/** `parts`: everything that distinguishes the request from another one. `null` = it has no key. */
+export function readIdempotency(
+  headers: IncomingHttpHeaders,
+  parts: readonly (string | Uint8Array)[],
+): RequestKey | null {
   const value = headers['idempotency-key']
   if (value === undefined) return null
-  return Array.isArray(value) ? value.join(', ') : value
+  const key = Array.isArray(value) ? value.join(', ') : value
+  return {key, fingerprint: fingerprintOf(parts)}
+}
+
+/** Lengths are hashed too, so that `ab`, `c` differs from `a`, `bc`. */
+function fingerprintOf(parts: readonly (string | Uint8Array)[]): string {
+  const hash = createHash('sha256')
+  for (const part of parts) hash.update(String(part.length)).update('\n').update(part)
+  return hash.digest('hex')
 }

@@ -19,8 +19,8 @@ import {PAGE_ROWS_MAX, PageQuery, readSlice} from '../../wire/query.ts'
 import {schemaRef} from '../../wire/shapes.ts'
 import {lists, reads} from '../security/access.ts'
 import {describeRoute} from '../api/describe-route.ts'
-import {type ListParts, sendChangedJob, sendJson, sendRows, setWarnings} from '../api/reply.ts'
-import {actorOf, callerOf, queryOf, readIdempotencyKey, readIfMatch} from '../api/request.ts'
+import {type ListParts, sendJob, sendJson, sendRows, setWarnings} from '../api/reply.ts'
+import {actorOf, callerOf, queryOf, readIdempotency, readIfMatch} from '../api/request.ts'
 import {
   IDEMPOTENCY_HEADERS,
   type JobRequest,
@@ -140,10 +140,10 @@ function routeRevert(app: FastifyInstance, operations: Operations): void {
         name,
         revision,
         ifMatch: readIfMatch(request.headers),
-        idempotencyKey: readIdempotencyKey(request.headers),
+        idempotency: readIdempotency(request.headers, ['revert', name, revision]),
       })
       setWarnings(reply, warnings)
-      return sendChangedJob(request, reply, 200, job)
+      return sendJob(request, reply, 200, job)
     },
   })
 }

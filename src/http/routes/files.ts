@@ -7,6 +7,7 @@ import {Type} from 'typebox'
 import {DomainError} from '../../core/errors.ts'
 import type {BackupFile} from '../../operations/backup.ts'
 import type {Operations} from '../../operations/operations.ts'
+import {decodeRestore} from '../../wire/definition.ts'
 import {Strict} from '../../wire/query.ts'
 import {formatTime} from '../../lib/rfc3339.ts'
 import {tooLarge} from '../api/errors.ts'
@@ -61,7 +62,8 @@ export async function routeFiles(
     }),
     handler: async (request, reply) => {
       const disabled = queryOf(request).boolean('disabled') ?? false
-      const openFile = () => findFile(request, bytesMax)
+      const openFile = async () =>
+        decodeRestore(await findFile(request, bytesMax), options.limits.bodyBytesMax)
       const caller = callerOf(request)
       const actor = actorOf(request)
       const strict = queryOf(request).isSet('strict')

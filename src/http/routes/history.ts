@@ -29,7 +29,7 @@ import {TEXT_TYPE} from '../api/errors.ts'
 import {creates, deletes, lists, reads} from '../security/access.ts'
 import type {OutputStreams} from '../api/event-streams.ts'
 import {describeRoute} from '../api/describe-route.ts'
-import {type ListParts, sendChangedJob, sendJson, sendList, sendRows} from '../api/reply.ts'
+import {type ListParts, sendJob, sendJson, sendList, sendRows} from '../api/reply.ts'
 import {acceptsEvents, actorOf, callerOf, queryOf} from '../api/request.ts'
 import {type JobRequest, NAME_PARAM} from './jobs.ts'
 
@@ -98,7 +98,7 @@ function routeExecutions(app: FastifyInstance, operations: Operations, parts: Li
     }),
     handler: async (request: JobRequest, reply) => {
       const job = await operations.resetHistory(request.params.name, actorOf(request))
-      return sendChangedJob(request, reply, 200, job)
+      return sendJob(request, reply, 200, job)
     },
   })
 }

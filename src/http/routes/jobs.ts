@@ -9,8 +9,8 @@ import {schemaRef} from '../../wire/shapes.ts'
 import {creates, deletes, lists, reads} from '../security/access.ts'
 import {describeRoute} from '../api/describe-route.ts'
 import {launchLocation} from '../api/paths.ts'
-import {encodeJobFor, type ListParts, sendChangedJob, sendJob, sendList} from '../api/reply.ts'
-import {actorOf, callerOf, queryOf, readIdempotencyKey, readIfMatch} from '../api/request.ts'
+import {encodeJobFor, type ListParts, sendJob, sendList} from '../api/reply.ts'
+import {actorOf, callerOf, queryOf, readIdempotency, readIfMatch} from '../api/request.ts'
 
 export type JobRequest = FastifyRequest<{Params: {name: string}}>
 
@@ -76,16 +76,17 @@ function routeReads(app: FastifyInstance, operations: Operations, parts: ListPar
 function routeRuns(app: FastifyInstance, operations: Operations): void {
   const run = async (request: JobRequest, reply: FastifyReply) => {
     const {name} = request.params
+    const forced = queryOf(request).isSet('force')
     const {job, group} = await operations.run({
       caller: callerOf(request),
       actor: actorOf(request),
       name,
-      forced: queryOf(request).isSet('force'),
-      idempotencyKey: readIdempotencyKey(request.headers),
+      forced,
+      idempotency: readIdempotency(request.headers, ['run', name, forced ? 'force' : '']),
     })
     reply.header('x-launch-id', String(group))
     reply.header('location', launchLocation(name, group))
-    return sendChangedJob(request, reply, 202, job)
+    return sendJob(request, reply, 202, job)
   }
   const ownPath = '/v1/jobs/:name/run'
   for (const [url, operationId, access] of [
@@ -144,7 +145,7 @@ function routeChanges(app: FastifyInstance, operations: Operations): void {
         const {name} = request.params
         const match = readIfMatch(request.headers)
         const job = await operations.toggle({name, match, actor: actorOf(request), ...wanted})
-        return sendChangedJob(request, reply, 200, job)
+        return sendJob(request, reply, 200, job)
       },
     })
   }
@@ -169,7 +170,7 @@ function routeChanges(app: FastifyInstance, operations: Operations): void {
         caller: callerOf(request),
         actor: actorOf(request),
       })
-      return sendChangedJob(request, reply, 200, job)
+      return sendJob(request, reply, 200, job)
     },
   })
 }

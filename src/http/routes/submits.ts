@@ -6,13 +6,14 @@ import {formatInZone} from '../../lib/rfc3339.ts'
 import type {DryRun as DryRunRecord} from '../../operations/dry-run.ts'
 import type {Operations} from '../../operations/operations.ts'
 import type {SubmitReply} from '../../operations/submit.ts'
+import {decodeDefinition, decodePatch} from '../../wire/definition.ts'
 import {type DryRunJson, DryRun} from '../../wire/dry-run.ts'
 import {Job, JobDefinition, JobPatch} from '../../wire/job.ts'
 import {Strict} from '../../wire/query.ts'
 import {schemaName, schemaRef} from '../../wire/shapes.ts'
 import {describeRoute} from '../api/describe-route.ts'
 import {jobLocation} from '../api/paths.ts'
-import {sendChangedJob, sendJson, setIgnoredFields, setWarnings} from '../api/reply.ts'
+import {sendJob, sendJson, setIgnoredFields, setWarnings} from '../api/reply.ts'
 import {
   actorOf,
   bodyOf,
@@ -20,7 +21,7 @@ import {
   isDryRun,
   queryOf,
   readCreateOnly,
-  readIdempotencyKey,
+  readIdempotency,
   readIfMatch,
 } from '../api/request.ts'
 import {
@@ -53,12 +54,16 @@ const SubmitQuery = Type.Object({
 
 export function routeSubmits(app: FastifyInstance, operations: Operations): void {
   const submit = async (request: FastifyRequest, reply: FastifyReply, pathName: string | null) => {
+    const {headers} = request
+    const body = bodyOf(request)
+    const runOnCreate = queryOf(request).has('runoncreate')
     const call = {
       ...readCall(request),
+      definition: decodeDefinition(body, pathName),
       pathName,
-      createOnly: readCreateOnly(request.headers),
-      runOnCreate: queryOf(request).has('runoncreate'),
-      idempotencyKey: readIdempotencyKey(request.headers),
+      createOnly: readCreateOnly(headers),
+      runOnCreate,
+      idempotency: readIdempotency(headers, [pathName ?? '', runOnCreate ? 'run' : '', body]),
     }
     if (isDryRun(request)) return sendDryRun(request, reply, await operations.dryRun(call))
     return sendSubmitted(request, reply, 201, await operations.submit(call))
@@ -130,7 +135,8 @@ function routePatch(app: FastifyInstance, operations: Operations): void {
       errors: [...SUBMIT_ERRORS, 'job_unknown'],
     }),
     handler: async (request: JobRequest, reply) => {
-      const call = {...readCall(request), name: request.params.name}
+      const patch = decodePatch(bodyOf(request))
+      const call = {...readCall(request), name: request.params.name, patch}
       if (isDryRun(request)) return sendDryRun(request, reply, await operations.patchDryRun(call))
       return sendSubmitted(request, reply, 200, await operations.patch(call))
     },
@@ -141,7 +147,6 @@ function readCall(request: FastifyRequest) {
   return {
     caller: callerOf(request),
     actor: actorOf(request),
-    body: bodyOf(request),
     ifMatch: readIfMatch(request.headers),
     strict: queryOf(request).isSet('strict'),
   }
@@ -160,7 +165,7 @@ function sendSubmitted(
   reply.header('location', jobLocation(job.spec.name))
   const inBody = queryOf(request).boolean('warnings') ?? false
   const more = inBody ? {warnings: [...warnings, ...ignored]} : {}
-  return sendChangedJob(request, reply, status, job, more)
+  return sendJob(request, reply, status, job, more)
 }
 
 function sendDryRun(
