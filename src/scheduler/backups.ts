@@ -11,11 +11,12 @@
 import {backupDueAt, backupSchedule, type BackupState, NO_BACKUP} from '../core/backup.ts'
 import {messageOf} from '../lib/error.ts'
 import type {Loop, Service} from '../lib/loop.ts'
+import {stepLoop} from '../node/step-loop.ts'
 import type {BackupDirectory} from '../platform/backup-directory.ts'
 import type {LeaderStore} from '../ports/leader-store.ts'
 import type {Store} from '../ports/store.ts'
 import {TermOver} from '../ports/store-errors.ts'
-import {leaderLoop, type TermOptions} from './leader-loop.ts'
+import type {TermOptions} from './leadership.ts'
 
 /** A full disk or a share that is away: a person needs longer, and each try reads the whole store. */
 const RETRY_MS = 600_000
@@ -50,7 +51,7 @@ export class ScheduledBackups implements Service {
 
   constructor(options: ScheduledBackupsOptions) {
     this.#options = options
-    this.#loop = leaderLoop('backup', options, {step: () => this.#look()})
+    this.#loop = stepLoop('backup', {...options, step: () => this.#look()})
   }
 
   start(): void {

@@ -10,9 +10,10 @@ import {AssertionFailed} from '../lib/assert.ts'
 import type {Loop, Service} from '../lib/loop.ts'
 import {type MarkLostDeps, markNodeLost} from '../node/recover.ts'
 import type {Step} from '../core/steps.ts'
+import {stepLoop} from '../node/step-loop.ts'
 import type {MemberStore} from '../ports/node-store.ts'
 import {TermOver} from '../ports/store-errors.ts'
-import {leaderLoop, type TermOptions} from './leader-loop.ts'
+import type {TermOptions} from './leadership.ts'
 
 export interface FailureDetectorOptions extends MarkLostDeps, TermOptions {
   readonly store: MarkLostDeps['store'] & Pick<MemberStore, 'members' | 'failMember'>
@@ -29,7 +30,8 @@ export class FailureDetectorService implements Service {
   constructor(options: FailureDetectorOptions) {
     this.#options = options
     this.#detector = new FailureDetector(options.limits)
-    this.#loop = leaderLoop('failure_detector', options, {
+    this.#loop = stepLoop('failure_detector', {
+      ...options,
       step: () => this.#detect(),
       onFailure: () => this.#detector.interrupted(),
     })
@@ -109,7 +111,8 @@ export class NodeFailureHandler implements Service {
 
   constructor(options: NodeFailureHandlerOptions) {
     this.#options = options
-    this.#loop = leaderLoop(options.step, options, {
+    this.#loop = stepLoop(options.step, {
+      ...options,
       step: () => this.#handleAll(),
       backoffMaxMs: options.retryMs,
     })

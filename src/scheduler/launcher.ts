@@ -23,9 +23,10 @@ import type {
   DueWork,
   LeaderStore,
 } from '../ports/leader-store.ts'
+import {stepLoop} from '../node/step-loop.ts'
 import type {Random, Wakeup} from '../ports/runtime.ts'
 import {isolatedJob, isolatedRequest, JobFaults} from './job-faults.ts'
-import {leaderLoop, type TermOptions} from './leader-loop.ts'
+import type {TermOptions} from './leadership.ts'
 import {type RequestPage, RequestRounds} from './request-rounds.ts'
 import {SettingsUpkeep} from './settings-upkeep.ts'
 
@@ -126,7 +127,8 @@ export class Launcher implements Service {
       decidePage: (afterGroup) => this.#decidePage(afterGroup),
       candidates: () => options.store.candidates(),
     })
-    this.#loop = leaderLoop('launch', options, {
+    this.#loop = stepLoop('launch', {
+      ...options,
       step: () => this.#pass(),
       // Jobs that fell due while the store was unavailable are late already.
       backoffMaxMs: options.limits.pollMs,

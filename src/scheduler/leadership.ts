@@ -18,6 +18,19 @@ import type {HeldLease, LeaderStore, ObservedLease} from '../ports/leader-store.
 import type {Clock, Timer, Wakeup} from '../ports/runtime.ts'
 import {TermOver} from '../ports/store-errors.ts'
 
+/**
+ * Options of every leader's service. A service is created for one term and writes under its number. A write
+ * under an older term throws `TermOver`, which ends this leader's term and stops all its services.
+ */
+export interface TermOptions {
+  /** Fencing number of the lease. */
+  readonly term: number
+  /** Ends the term. Idempotent; must not wait for the service that calls it. */
+  readonly onTermOver: () => void
+  readonly clock: Clock
+  readonly events: Events
+}
+
 export interface LeadershipOptions {
   readonly store: Pick<LeaderStore, 'acquireLease' | 'heldLease' | 'renewLease' | 'resignLease'>
   readonly clock: Clock

@@ -13,11 +13,12 @@ import type {DefaultTarget} from '../core/target.ts'
 import type {Loop, Service} from '../lib/loop.ts'
 import {Bursts} from '../node/bursts.ts'
 import {announceFinished} from '../node/finisher.ts'
+import {stepLoop} from '../node/step-loop.ts'
 import type {LeaderStore} from '../ports/leader-store.ts'
 import type {Position} from '../ports/page.ts'
 import type {Random, Wakeup} from '../ports/runtime.ts'
 import {type FaultSubject, JobFaults} from './job-faults.ts'
-import {leaderLoop, type TermOptions} from './leader-loop.ts'
+import type {TermOptions} from './leadership.ts'
 
 export interface ReassignerOptions extends TermOptions {
   /** Shared by all terms of this process. */
@@ -71,7 +72,7 @@ export class Reassigner implements Service {
     this.#options = options
     this.#faults = new JobFaults(options)
     this.#bursts = new Bursts(options)
-    this.#loop = leaderLoop('reassign', options, {step: () => this.#reassign()})
+    this.#loop = stepLoop('reassign', {...options, step: () => this.#reassign()})
   }
 
   start(): void {

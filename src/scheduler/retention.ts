@@ -6,11 +6,12 @@
 import type {Limits} from '../config/limits.ts'
 import type {Loop, Service} from '../lib/loop.ts'
 import {Bursts} from '../node/bursts.ts'
+import {stepLoop} from '../node/step-loop.ts'
 import type {AuditStore} from '../ports/audit-store.ts'
 import type {LeaderStore, PruneRequest, PruneResult} from '../ports/leader-store.ts'
 import type {MemberStore} from '../ports/node-store.ts'
 import type {Wakeup} from '../ports/runtime.ts'
-import {leaderLoop, type TermOptions} from './leader-loop.ts'
+import type {TermOptions} from './leadership.ts'
 
 export interface HistoryRetentionOptions extends TermOptions {
   readonly store: Pick<LeaderStore, 'prune'>
@@ -53,7 +54,7 @@ export class HistoryRetention implements Service {
   constructor(options: HistoryRetentionOptions) {
     this.#options = options
     this.#bursts = new Bursts(options)
-    const loop = (step: () => Promise<number>) => leaderLoop('history_retention', options, {step})
+    const loop = (step: () => Promise<number>) => stepLoop('history_retention', {...options, step})
     this.#loops = [
       loop(() => this.#pruneAll()),
       loop(() => this.#pruneLaunched()),
@@ -140,7 +141,7 @@ export class MemberRetention implements Service {
 
   constructor(options: MemberRetentionOptions) {
     this.#options = options
-    this.#loop = leaderLoop('member_retention', options, {step: () => this.#pruneBatch()})
+    this.#loop = stepLoop('member_retention', {...options, step: () => this.#pruneBatch()})
   }
 
   start(): void {
@@ -183,7 +184,7 @@ export class AuditRetention implements Service {
 
   constructor(options: AuditRetentionOptions) {
     this.#options = options
-    this.#loop = leaderLoop('audit_retention', options, {step: () => this.#pruneBatch()})
+    this.#loop = stepLoop('audit_retention', {...options, step: () => this.#pruneBatch()})
   }
 
   start(): void {
