@@ -21,8 +21,10 @@ export interface BodyRefusal {
   readonly isSecret?: boolean
 }
 
-interface Keywords extends TObject {
+interface Keywords {
   readonly additionalProperties?: boolean
+  readonly anyOf?: readonly TSchema[]
+  readonly patternProperties?: Readonly<Record<string, TSchema>>
 }
 
 type Fields = Readonly<Record<string, unknown>>
@@ -87,10 +89,25 @@ export function fieldFaults(
     const value = fields[field]
     if ((value ?? null) === null && schema.required?.includes(field))
       faults.add(field, `is missing${exampleOf(schema)}`)
-    else if (value !== undefined && !checkFor(property)(value))
-      faults.add(field, describeFault(property, value))
+    else if (value !== undefined && !checkFor(property)(value)) {
+      const entries = entryFaults(field, property, value)
+      for (const fault of entries) faults.add(fault.field, fault.problem)
+      if (entries.length === 0) faults.add(field, describeFault(property, value))
+    }
   }
   return faults.all
+}
+
+/** Faults of the entries of a map, such as `tags.web`. */
+function entryFaults(field: string, schema: TSchema, value: unknown): readonly Finding[] {
+  const {anyOf, patternProperties = {}} = schema as Keywords
+  const [first] = anyOf ?? []
+  if (first !== undefined) return entryFaults(field, first, value)
+  const [inner] = Object.values(patternProperties)
+  if (inner === undefined || !isObject(value)) return []
+  return Object.entries(value)
+    .filter(([, entry]) => !checkFor(inner)(entry))
+    .map(([key, entry]) => ({field: `${field}.${key}`, problem: describeFault(inner, entry)}))
 }
 
 /** Throws the error with all of the faults, if there are any. */

@@ -7,7 +7,7 @@ import {
   USES_MAX,
 } from '../core/access/agent-token.ts'
 import {POLICIES_OF_TOKEN_MAX, TOKEN_KINDS, TOKEN_NAME} from '../core/access/authorization.ts'
-import {LIMIT_ENTRIES_MAX, POLICY_NAME} from '../core/access/policy.ts'
+import {isTextList, LIMIT_ENTRIES_MAX, POLICY_NAME} from '../core/access/policy.ts'
 import {assert} from '../lib/assert.ts'
 import {formatOptionalTime, formatTime, parseTime} from '../lib/rfc3339.ts'
 import type {Identity, TokenRecord} from '../ports/token-store.ts'
@@ -31,19 +31,24 @@ const limit = <Schema extends Type.TSchema>(field: string, schema: Schema, expec
     expected,
   )
 
-const TEXTS = `a list of 1 to ${LIMIT_ENTRIES_MAX} texts`
+const TEXTS_RULE = `must be a list of 1 to ${LIMIT_ENTRIES_MAX} texts; leave it out for no limit`
+const Values = Checked(
+  Type.Array(Type.String()),
+  (values) => (isTextList(values) ? null : TEXTS_RULE),
+  TEXTS_RULE,
+)
 
 /** Limits of a token for agents. */
 const LIMIT_FIELDS = {
   names: nullable(
-    limit('names', Type.Array(Type.String()), `must be ${TEXTS}; leave it out for no limit`),
+    limit('names', Type.Array(Type.String()), TEXTS_RULE),
     'Names that its agents may have, with `*` for any text; `null` = any.',
   ),
   tags: nullable(
     limit(
       'tags',
-      Type.Record(Type.String(), Type.Array(Type.String())),
-      `must be an object of at most ${LIMIT_ENTRIES_MAX} tags, each with ${TEXTS}`,
+      Type.Record(Type.String(), Values),
+      `must be an object of at most ${LIMIT_ENTRIES_MAX} tags`,
     ),
     'Tags that its agents may set, each with its allowed values; `null` = any.',
   ),

@@ -181,7 +181,8 @@ test('requests for tokens that make no sense are 400 and name the field', async 
     ['expires_at', {name: 'x', type: 'read', expires_at: past}],
     ['slots', {name: 'x', type: 'agent', slots: 0}],
     ['names', {name: 'x', type: 'agent', names: ['']}],
-    ['tags', {name: 'x', type: 'agent', tags: {a: []}}],
+    ['tags.a: must be a list of 1', {name: 'x', type: 'agent', tags: {b: ['c'], a: []}}],
+    ['tags: must be an object', {name: 'x', type: 'agent', tags: 'a'}],
     ['uses', {name: 'x', type: 'join', uses: 0}],
     // A misspelt expiry or limit must not make a token without one.
     ['did you mean "expires_at"?', {name: 'x', type: 'read', expires_a: past}],
