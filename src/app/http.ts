@@ -178,6 +178,7 @@ function operationsOf(parts: ListenerParts, access: AccessTable) {
         return access.isLocked
       },
       runsAsRoot: process.geteuid?.() === 0,
+      targets: {defaultTarget: config.defaultTarget, targetWaitMs: config.targetWaitMs},
       makesBackups: config.backup.directory !== null,
     },
     countTargets: async (tags) =>

@@ -8,6 +8,7 @@ import type {Clock} from '../ports/runtime.ts'
 import {addAccessCommands} from './commands/access.ts'
 import {addAuditCommand} from './commands/audit.ts'
 import {addClusterCommands} from './commands/cluster.ts'
+import {addExplainCommand} from './commands/explain.ts'
 import {addFiringCommands} from './commands/firing.ts'
 import {addSettingsCommands} from './commands/settings.ts'
 import {addFileCommands, type RestoreBackup} from './commands/files.ts'
@@ -166,6 +167,7 @@ function buildProgram(context: CliContext): Command {
   addJobCommands(program, use)
   addRunCommands(program, use)
   addStatusCommand(program, use)
+  addExplainCommand(program, use)
   addScheduleCommand(program, use)
   addClusterCommands(program, use)
   addFiringCommands(program, use)

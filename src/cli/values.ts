@@ -87,6 +87,22 @@ export function plannedBound(
   throw refused(flag, 'a date, a time such as 2027-03-28T02:00, or a duration such as 30d', text)
 }
 
+const DAYS_AWAY: Readonly<Record<string, number>> = {yesterday: -1, today: 0, tomorrow: 1}
+
+/**
+ * A moment of a job, as the API takes it: `yesterday 02:30`, a duration ago, or a bound of planned times. The
+ * day of a word is that of the terminal's zone; the time of day is in the zone of the job.
+ */
+export function momentOf(flag: string, text: string, now: number, zone: string): string {
+  const lengthMs = parseLength(text)
+  if (lengthMs !== null) return formatTime(now - lengthMs)
+  const [word = '', ...time] = text.trim().split(/\s+/)
+  const days = DAYS_AWAY[word]
+  if (days === undefined) return plannedBound(flag, text, now)!
+  const today = Temporal.Instant.fromEpochMilliseconds(now).toZonedDateTimeISO(zone).toPlainDate()
+  return plannedBound(flag, [today.add({days}).toString(), ...time].join(' '), now)!
+}
+
 /** A reader of the number of a revision. */
 export const revisionNumber = whole('The revision')
 

@@ -5,6 +5,7 @@
  */
 import type {Limits} from '../config/limits.ts'
 import type {StringMap} from '../core/job.ts'
+import type {DefaultTarget} from '../core/target.ts'
 import type {SecretVault} from '../platform/secret-vault.ts'
 import type {Events} from '../ports/events.ts'
 import type {Executor} from '../ports/executor.ts'
@@ -58,6 +59,8 @@ export interface OperationsDependencies {
     /** True if there is a token: in the configuration or stored. */
     readonly tokenConfigured: boolean
     readonly runsAsRoot: boolean
+    /** Nodes of a job without tags, and how long a launch waits for a node. */
+    readonly targets: {readonly defaultTarget: DefaultTarget; readonly targetWaitMs: number}
     /** Scheduled backups are configured. */
     readonly makesBackups: boolean
   }

@@ -9,6 +9,7 @@ import {createMembers, createPause, createStatus} from './cluster.ts'
 import type {OperationsContext, OperationsDependencies} from './context.ts'
 import {createHistory, createLaunches} from './executions.ts'
 import {createDryRun} from './dry-run.ts'
+import {createExplain} from './explain.ts'
 import {createFiring} from './firing.ts'
 import {createFollow} from './follow.ts'
 import {createJobs, createRuns} from './jobs.ts'
@@ -43,6 +44,7 @@ export function createOperations(dependencies: OperationsDependencies) {
     ...createCancellations(context),
     ...createHistory(context),
     ...createLaunches(context),
+    ...createExplain(context),
     ...createFollow(context),
     ...createMembers(context),
     ...createNodes(context),

@@ -16,8 +16,8 @@ import {
   type ScheduleContext,
   zoneOf,
 } from '../core/schedule/parse.ts'
+import {instantOf, shownZone} from '../core/schedule/instant.ts'
 import {isKnownZone} from '../core/schedule/zone.ts'
-import {parseTime} from '../lib/rfc3339.ts'
 import type {OperationsContext} from './context.ts'
 import {requireJob} from './jobs.ts'
 
@@ -103,7 +103,7 @@ export function createSchedules({clock, store}: OperationsContext) {
     const zone = zoneOf(spec.schedule, timezone)
     const schedule = spec.disabled ? null : scheduleOf(spec, anchorAt, fallback)
     const context = {timezone, name, anchorAt}
-    const asked = spanOf(range, isKnownZone(zone) ? zone : 'UTC', clock.now())
+    const asked = spanOf(range, shownZone(zone), clock.now())
     // A due time is not decided yet, and the first one.
     const first = (nextAt ?? 0) - 1
     const after = range.from === null ? first : Math.max(asked.after, first)
@@ -139,23 +139,15 @@ function spanOf({count, from, to}: PlannedRange, zone: string, now: number): Spa
   return {after: from === null ? now : after, until, count}
 }
 
-const DATE = /^\d{4}-\d\d-\d\d$/
-const WALL = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?$/
-
-/**
- * Instant of a time in the zone, unless it has an offset. A wall time in a gap is the instant after it; of
- * two, the first.
- */
+/** Throws `query_invalid`. */
 function instantIn(name: string, text: string, zone: string): number {
-  const wall = DATE.test(text) ? `${text}T00:00` : text
-  const at = parseTime(wall)
+  const at = instantOf(text, zone)
   if (at === null)
     throw queryInvalid(
       `${name}: "${text.slice(0, 64)}" is no time; use 2027-03-28, 2027-03-28T02:00 or ` +
         '2027-03-28T02:00:00+01:00',
     )
-  if (!WALL.test(wall)) return at
-  return Temporal.PlainDateTime.from(wall).toZonedDateTime(zone).epochMilliseconds
+  return at
 }
 
 function queryInvalid(problem: string): DomainError {

@@ -1,6 +1,7 @@
 /** History: executions and their output, launches, statistics. Reads only. */
 import type {NameFilter} from '../core/access/authorization.ts'
 import type {ExecutionKey, ExecutionRecord, ExecutionStatus} from '../core/execution.ts'
+import type {ExplainFacts, ExplainSubject} from '../core/explain/facts.ts'
 import type {LaunchDecision, LaunchRecord} from '../core/launch-record.ts'
 import type {MemberStatus} from '../core/node.ts'
 import type {Order, Page, Slice} from './page.ts'
@@ -135,6 +136,8 @@ export interface HistoryStore {
   ): Promise<Page<LaunchView> | null>
   /** `null` = no such job, or no such launch of it. */
   launch(name: string, group: number): Promise<LaunchView | null>
+  /** Facts about a job around a time, from one snapshot. `null` = no such job. */
+  explainFacts(name: string, subject: ExplainSubject): Promise<ExplainFacts | null>
   /** A row a day for the last `days` days including today, oldest first. Days without runs have zeros. */
   statistics(days: number): Promise<readonly DayStatistics[]>
   /** Cheap. */

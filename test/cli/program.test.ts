@@ -236,7 +236,7 @@ test('jobs launches shows why a planned time did not run', async () => {
   }
   answers([row, {...row, decision: 'launched', reason: '', executions: [EXECUTION]}])
   const {out} = await run(['jobs', 'launches', 'backup'])
-  assert.match(out, /^3 +S +schedule +missed +4 +It was older than max_lateness$/m)
+  assert.match(out, /^3 +S +schedule +missed +4 +That was later than the job allows\.$/m)
   assert.match(out, /^3 +S +schedule +launched +4 +12-tower-1 running$/m)
 })
 

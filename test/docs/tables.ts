@@ -7,6 +7,7 @@ import {CONFIG_OPTION, OPTIONS} from '../../src/config/options.ts'
 import {AUDIT_ROWS} from '../../src/core/audit.ts'
 import {ERROR_CODES} from '../../src/core/error-codes.ts'
 import {JOB_FIELD_LIST} from '../../src/core/job-fields.ts'
+import {ABSENCES} from '../../src/core/explain/absences.ts'
 import {END_REASONS} from '../../src/core/execution.ts'
 import {EVENTS} from '../../src/core/events.ts'
 import {REASON_ROWS} from '../../src/core/launch-reasons.ts'
@@ -71,6 +72,11 @@ export const TABLES: readonly Table[] = [
     page: 'jobs.md',
     below: 'The reasons of launches:',
     rows: REASON_ROWS.map(([code, {means}]) => tableRow([`\`${code}\``, means])),
+  },
+  {
+    page: 'jobs.md',
+    below: 'Why a time has no launch:',
+    rows: Object.entries(ABSENCES).map(([code, means]) => tableRow([`\`${code}\``, means])),
   },
   {
     page: 'jobs.md',

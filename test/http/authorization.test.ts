@@ -40,6 +40,7 @@ const ROUTES: Readonly<Record<string, Need>> = {
   'POST /v1/jobs/{name}/enable': 'change',
   'POST /v1/jobs/{name}/disable': 'change',
   'GET /v1/jobs/{name}/next': 'read',
+  'GET /v1/jobs/{name}/explain': 'read',
   'GET /v1/jobs/{name}/executions': 'read',
   'DELETE /v1/jobs/{name}/executions': 'change',
   'GET /v1/executions/{name}': 'read',

@@ -184,6 +184,7 @@ export class Api {
           return access.isLocked
         },
         runsAsRoot: false,
+        targets: {defaultTarget: 'one', targetWaitMs: 600_000},
         makesBackups: false,
       },
       countTargets: async (tags: StringMap) =>

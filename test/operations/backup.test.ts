@@ -25,6 +25,7 @@ async function inFolder(t: TestContext, write: (file: string) => Promise<void>) 
     limits: checkedLimits(),
     tokenConfigured: false,
     runsAsRoot: false,
+    targets: {defaultTarget: 'one', targetWaitMs: 600_000} as const,
     makesBackups: false,
   }
   const store = clientStoreOf({backup: write} as Store, new VirtualClock())

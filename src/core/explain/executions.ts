@@ -2,11 +2,12 @@
 import {roughDuration} from '../../lib/duration.ts'
 
 import {endReasonClause, executionId} from '../execution.ts'
-import type {Around, ExecutionFacts, LaunchEnd, LaunchFacts, Told} from './facts.ts'
+import type {LaunchStatus} from '../launch-record.ts'
+import type {Around, ExecutionFacts, LaunchFacts, Told} from './facts.ts'
 import {lengthFrom, listed, type Words} from './words.ts'
 
 /** How a launch ended, as a verb. */
-export const END_WORDS: Readonly<Record<Exclude<LaunchEnd, ''>, string>> = {
+export const END_WORDS: Readonly<Record<LaunchStatus, string>> = {
   success: 'succeeded',
   failed: 'failed',
   partially_failed: 'failed on some of its nodes',
@@ -24,7 +25,11 @@ export function endCause({
 }
 
 /** An attempt as a sentence. */
-export function executionSentence(execution: ExecutionFacts, words: Words): string {
+export function executionSentence(
+  execution: ExecutionFacts,
+  words: Words,
+  cancelledBy?: string,
+): string {
   const {node, attempt, status, startedAt, finishedAt, notBefore, lateResult} = execution
   const subject = `Attempt ${attempt} on ${node}`
   const ran = lengthFrom(startedAt, finishedAt)
@@ -45,8 +50,10 @@ export function executionSentence(execution: ExecutionFacts, words: Words): stri
       return `${subject} failed${after}${because}.${late}`
     case 'timed_out':
       return `${subject} was stopped${after}: its time-out was over.${late}`
-    case 'cancelled':
-      return `${subject} was cancelled${after}.${late}`
+    case 'cancelled': {
+      const by = cancelledBy === undefined ? '' : ` by ${cancelledBy}`
+      return `${subject} was cancelled${by}${after}.${late}`
+    }
     case 'lost': {
       const at = finishedAt === null ? '' : ` at ${words.time(finishedAt)}`
       return `${subject} was lost${at}${because}.${late}`
@@ -61,8 +68,8 @@ const ATTEMPTS_SHOWN = 5
 export function launchedTold(
   launch: LaunchFacts,
   executions: readonly ExecutionFacts[],
-  end: LaunchEnd,
-  {typicalMs}: Around,
+  end: LaunchStatus | null,
+  {typicalMs, cancels}: Around,
   words: Words,
 ): Told {
   const nodes = [...new Set(executions.map(({node}) => node))]
@@ -71,21 +78,25 @@ export function launchedTold(
   const begin = BEGIN[launch.cause](words.time(launch.scheduledAt))
   const place = nodes.length === 0 ? '' : ` on ${listed(nodes)}`
   const launched = `${begin}, launched${delay === null ? '' : ` ${delay} later`}${place}`
-  const lengthMs = end === '' ? null : lengthOf(executions)
+  const lengthMs = end === null ? null : lengthOf(executions)
   const times = lengthMs !== null && typicalMs !== undefined ? lengthMs / typicalMs : 1
   const typical = times >= TIMES_MIN ? ` (${Math.round(times)}× typical)` : ''
   const took = lengthMs === null ? '' : ` after ${roughDuration(lengthMs)}${typical}`
-  const outcome = end === '' ? 'has not ended' : `${END_WORDS[end]}${took}`
+  const outcome = end === null ? 'has not ended' : `${END_WORDS[end]}${took}`
   const notable = executions.filter(({status}) => executions.length > 1 || status !== 'succeeded')
   const hidden = notable.length - ATTEMPTS_SHOWN
   const bad = executions.findLast(({status}) => isBad(status))
   return {
     sentences: [
       `${launched}, and ${outcome}.`,
-      ...notable.slice(-ATTEMPTS_SHOWN).map((each) => executionSentence(each, words)),
+      ...notable
+        .slice(-ATTEMPTS_SHOWN)
+        .map((each) =>
+          executionSentence(each, words, cancels?.get(executionId({...each, group: launch.group}))),
+        ),
       ...(hidden > 0 ? [`${hidden} earlier attempts are left out.`] : []),
     ],
-    ...(bad === undefined || end === 'success' || end === 'cancelled'
+    ...(bad === undefined || end === null || end === 'success' || end === 'cancelled'
       ? {}
       : badEndTold(launch, bad)),
     facts: {

@@ -3,9 +3,10 @@
  * read it; then the sentence is shorter.
  */
 import type {ExecutionRecord} from '../execution.ts'
-import type {FiringPause} from '../firing.ts'
-import type {JobSpec} from '../job.ts'
-import type {LaunchRecord} from '../launch-record.ts'
+import type {FiringPause, LaunchSettings} from '../firing.ts'
+import type {JobRecord, JobSpec} from '../job.ts'
+import type {LaunchRecord, LaunchStatus} from '../launch-record.ts'
+import type {MemberRecord} from '../node.ts'
 
 /** A row of the launch history. */
 export type LaunchFacts = Pick<
@@ -37,16 +38,14 @@ export type ExecutionFacts = Pick<
   | 'lateResult'
 >
 
-/** How a launch ended; `''` = it has not. */
-export type LaunchEnd = '' | 'success' | 'failed' | 'partially_failed' | 'cancelled'
-
 /** Another launch that a reason is about. */
 export interface RelatedLaunch {
   readonly group: number
   readonly jobName: string
   readonly launch: LaunchFacts
   readonly executions: readonly ExecutionFacts[]
-  readonly status: LaunchEnd
+  /** `null` = it has not ended. */
+  readonly status: LaunchStatus | null
 }
 
 /** The nodes as they are now, for the tags of the job. */
@@ -81,21 +80,23 @@ export interface ClusterSpan {
 /** Facts around a launch, or around a time that has none. */
 export interface Around {
   /** The definition as it is now. */
-  readonly spec?: JobSpec
+  readonly spec?: JobSpec | undefined
   /** The launch that the reason names: the open one, the one whose nodes died. */
-  readonly related?: RelatedLaunch
+  readonly related?: RelatedLaunch | undefined
   /** The parent's launch. */
-  readonly parent?: RelatedLaunch
-  readonly nodes?: NodeFacts
+  readonly parent?: RelatedLaunch | undefined
+  readonly nodes?: NodeFacts | undefined
   /** The change that disabled or moved the job. */
-  readonly change?: ChangeFacts
+  readonly change?: ChangeFacts | undefined
   /** The pause of firing that covers it. */
-  readonly pause?: FiringPause
+  readonly pause?: FiringPause | undefined
   /** The newer launch that ran instead. */
-  readonly instead?: Pick<LaunchFacts, 'group' | 'scheduledAt'>
-  readonly span?: ClusterSpan
+  readonly instead?: Pick<LaunchFacts, 'group' | 'scheduledAt'> | undefined
+  readonly span?: ClusterSpan | undefined
   /** Typical length of a successful launch. */
-  readonly typicalMs?: number
+  readonly typicalMs?: number | undefined
+  /** Names of tokens that cancelled executions, by the id of the execution. */
+  readonly cancels?: ReadonlyMap<string, string> | undefined
 }
 
 export type Fact =
@@ -110,4 +111,53 @@ export interface Told {
   readonly commands?: readonly string[]
   /** Instants end in `_at` and are RFC 3339, lengths end in `_ms`. */
   readonly facts?: Readonly<Record<string, Fact>>
+}
+
+/** A launch as it is stored, with its attempts. */
+export interface StoredLaunchFacts {
+  readonly launch: LaunchRecord
+  /** `null` = it has not ended, or its executions are not read. */
+  readonly status: LaunchStatus | null
+  /** Empty unless it is explained, or open, or named by the reason of the explained one. */
+  readonly executions: readonly ExecutionRecord[]
+}
+
+/** The subject of an explanation. `at`: a date, a wall time of the job's zone, or an instant. */
+export type ExplainSubject =
+  | {readonly kind: 'now'}
+  | {readonly kind: 'at'; readonly text: string}
+  | {readonly kind: 'launch'; readonly group: number}
+
+/** An entry of the audit log about the job. */
+export interface AuditedChange extends ChangeFacts {
+  readonly action: string
+  readonly detail: string
+}
+
+/** All that is stored about a job around one time, from one snapshot. */
+export interface ExplainFacts {
+  readonly now: number
+  readonly job: JobRecord
+  readonly typicalMs: number | null
+  readonly settings: LaunchSettings
+  /** The store was put back from a backup, and firing is not resumed. */
+  readonly isPutBack: boolean
+  /** End of the leader's lease; `null` = no server leads. */
+  readonly leaseUntil: number | null
+  readonly members: readonly MemberRecord[]
+  /** Launches of the time in question, newest first. */
+  readonly rows: readonly StoredLaunchFacts[]
+  /** The one of `rows` to explain; `null` = there is none. */
+  readonly chosen: StoredLaunchFacts | null
+  /** The launch of this job or of the parent that the chosen one is about. */
+  readonly related: StoredLaunchFacts | null
+  /** The launches before and after the time, and the oldest that is kept. */
+  readonly before: StoredLaunchFacts | null
+  readonly after: StoredLaunchFacts | null
+  readonly oldest: StoredLaunchFacts | null
+  /** Open launches of the job, oldest first. */
+  readonly open: readonly StoredLaunchFacts[]
+  /** Newest first. */
+  readonly changes: readonly AuditedChange[]
+  readonly spans: readonly ClusterSpan[]
 }

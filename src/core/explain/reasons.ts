@@ -2,6 +2,7 @@
  * Sentences for launches that did not run, or wait: one entry for each reason code. The stored reason is a
  * code and a text; the other facts make the sentences exact. Never shows a code.
  */
+import {formatTime} from '../../lib/rfc3339.ts'
 import {type FiringPause, isInForce} from '../firing.ts'
 import {isNodeDeath} from '../finish.ts'
 import type {JobSpec} from '../job.ts'
@@ -26,13 +27,13 @@ const TELL: Readonly<Record<Reason, (row: Row, known: Around, words: Words) => T
     const rule = 'and launches of this job must not overlap'
     if (related === undefined)
       return {sentences: [`${subject} was open, ${rule}.`], facts: {launch: number}}
-    const isOver = related.status !== ''
+    const end = related.status
     return {
       sentences: [
         `${subject} was open since ${openOn(related, words)}, ${rule}.`,
-        isOver ? `It ${END_WORDS[related.status]} since.` : 'It is still open.',
+        end !== null ? `It ${END_WORDS[end]} since.` : 'It is still open.',
       ],
-      ...(isOver
+      ...(end !== null
         ? {
             advice:
               'Plan fewer times, limit the run with a `timeout`, or set `concurrency: allow`.',
@@ -60,25 +61,12 @@ const TELL: Readonly<Record<Reason, (row: Row, known: Around, words: Words) => T
   disabled: ({detail, jobName, count}, {change, spec}, words) => {
     const [, actor = change?.actor, since] = /^by (.+) since (\S+Z)$/.exec(detail) ?? []
     const at = since === undefined ? change?.at : Date.parse(since)
-    const when = at === undefined ? '' : ` at ${words.time(at)}`
-    const from = change === undefined || change.address === '' ? '' : ` from ${change.address}`
+    const known = actor === undefined || at === undefined ? undefined : {at, actor}
+    const told = disabledTold(jobName, known && {address: change?.address ?? '', ...known}, words)
+    const {facts, sentences} = told
     return {
-      sentences: [
-        actor === undefined
-          ? 'The job was disabled.'
-          : `${actorName(actor)} disabled it${when}${from}.`,
-      ],
-      ...(spec?.disabled === false
-        ? {}
-        : {
-            advice: 'Enable the job: then it runs as planned.',
-            commands: [`belfry jobs enable ${jobName}`],
-          }),
-      facts: {
-        by: actor ?? null,
-        since_at: at === undefined ? null : instant(at),
-        planned_times: count,
-      },
+      ...(spec?.disabled === false ? {sentences} : told),
+      facts: {...facts, planned_times: count},
     }
   },
   firing_paused: ({detail, jobName, scheduledUntil}, {pause}, words) =>
@@ -212,7 +200,7 @@ const TELL: Readonly<Record<Reason, (row: Row, known: Around, words: Words) => T
     const last = executions.findLast((execution) => execution.status !== 'succeeded')
     return {
       sentences: [
-        `${jobName} ${status === '' ? 'did not succeed' : END_WORDS[status]} in launch ${group}.`,
+        `${jobName} ${status === null ? 'did not succeed' : END_WORDS[status]} in launch ${group}.`,
         ...(last === undefined ? [] : [executionSentence(last, words)]),
       ],
       ...explainParent(parent),
@@ -230,6 +218,24 @@ const TELL: Readonly<Record<Reason, (row: Row, known: Around, words: Words) => T
         },
 }
 
+/** The person who disabled the job, and how it is enabled. */
+export function disabledTold(jobName: string, change: ChangeFacts | undefined, words: Words): Told {
+  const from = change === undefined || change.address === '' ? '' : ` from ${change.address}`
+  return {
+    sentences: [
+      change === undefined
+        ? 'The job was disabled.'
+        : `${actorName(change.actor)} disabled it at ${words.time(change.at)}${from}.`,
+    ],
+    advice: 'Enable the job: then it runs as planned.',
+    commands: [`belfry jobs enable ${jobName}`],
+    facts: {
+      by: change?.actor ?? null,
+      since_at: change === undefined ? null : formatTime(change.at),
+    },
+  }
+}
+
 /** The sentences for a row without a launch; a code of another release stays as it is. */
 export function reasonTold(launch: LaunchFacts, known: Around, words: Words): Told {
   const code = reasonCode(launch.reason)
@@ -245,7 +251,7 @@ export function launchNamedIn(reason: string): number | null {
 }
 
 /** A pause of firing that covers a planned time. */
-function pauseTold(pause: FiringPause, now: number, words: Words): Told {
+export function pauseTold(pause: FiringPause, now: number, words: Words): Told {
   const {jobs, reason, pausedAt, pausedBy, until} = pause
   const end = until === null ? '' : ` until ${words.time(until)}`
   const why = reason === '' ? '' : `: "${reason}"`
@@ -264,8 +270,8 @@ function pauseTold(pause: FiringPause, now: number, words: Words): Told {
     facts: {
       by: pausedBy,
       paused_jobs: jobs,
-      since_at: instant(pausedAt),
-      until_at: until === null ? null : instant(until),
+      since_at: formatTime(pausedAt),
+      until_at: until === null ? null : formatTime(until),
     },
   }
 }
@@ -302,7 +308,11 @@ function spanSentence({kind, from, until}: ClusterSpan, words: Words): string {
 function spanFacts(span: ClusterSpan | undefined): NonNullable<Told['facts']> {
   if (span === undefined) return {}
   const {kind, from, until} = span
-  return {span: kind, from_at: instant(from), until_at: until === null ? null : instant(until)}
+  return {
+    span: kind,
+    from_at: formatTime(from),
+    until_at: until === null ? null : formatTime(until),
+  }
 }
 
 function insteadOf({instead}: Around, words: Words): string {
@@ -311,7 +321,7 @@ function insteadOf({instead}: Around, words: Words): string {
 }
 
 function changeFacts(change: ChangeFacts | undefined): NonNullable<Told['facts']> {
-  return change === undefined ? {} : {by: change.actor, changed_at: instant(change.at)}
+  return change === undefined ? {} : {by: change.actor, changed_at: formatTime(change.at)}
 }
 
 /** `belfry` is Belfry itself. */
@@ -347,9 +357,4 @@ function explainParent({jobName, group}: RelatedLaunch): Pick<Told, 'commands' |
     commands: [`belfry explain ${jobName} --launch ${group}`],
     facts: {parent: jobName, parent_launch: group},
   }
-}
-
-/** An instant as the API has it. */
-function instant(at: number): string {
-  return new Date(at).toISOString()
 }

@@ -14,6 +14,12 @@ import {
   LAUNCH_DECISIONS,
   outputText,
 } from '../../wire/execution.ts'
+import {
+  encodeExplanation,
+  Explanation,
+  ExplainQuery,
+  readExplainSubject,
+} from '../../wire/explain.ts'
 import {Job} from '../../wire/job.ts'
 import {
   ExecutionListQuery,
@@ -223,6 +229,26 @@ function routeLaunches(app: FastifyInstance, operations: Operations, parts: List
       const slice = readSlice(query, PAGE_ROWS_MAX)
       const page = await operations.launches(request.params.name, {...slice, decision})
       return sendRows(request, reply, parts.clock, page, encodeLaunch)
+    },
+  })
+  app.get('/jobs/:name/explain', {
+    ...describeRoute({
+      access: reads('/v1/jobs/:name'),
+      operationId: 'explainJob',
+      summary: 'Explain why a job ran, did not run, or waits, and what it does next',
+      description:
+        'Sentences with the cause, times, numbers and names, and a command to try. Nodes are named if the ' +
+        'token may list `/v1/members`, the parent if it may read it.',
+      tag: 'history',
+      params: NAME_PARAM,
+      query: ExplainQuery,
+      reply: schemaRef(Explanation),
+      errors: ['job_unknown', 'launch_unknown'],
+    }),
+    handler: async (request: JobRequest, reply) => {
+      const subject = readExplainSubject(queryOf(request))
+      const explained = await operations.explain(request.params.name, subject, callerOf(request))
+      return sendJson(request, reply, 200, encodeExplanation(explained))
     },
   })
   app.get('/jobs/:name/launches/:group', {

@@ -21,6 +21,7 @@ import {
   statistics,
   totals,
 } from './launches/history.ts'
+import {explainFacts} from './launches/explain.ts'
 import {endFiringPause, firingPauses, pauseFiring, removeEndedPauses} from './jobs/firing.ts'
 import {job, jobs} from './jobs/job-list.ts'
 import {earlierRun, earlierSubmit, keyOf} from './jobs/idempotency.ts'
@@ -142,6 +143,7 @@ export const METHODS = {
   busy: longRead(busy, (query) => query),
   launches: read(launches),
   launch: read(launch),
+  explainFacts: read(explainFacts),
   statistics: read(statistics),
   totals: read(totals),
   usage: read(usage),

@@ -37,7 +37,7 @@ const onNode = (node: string) => anExecution().with({node, group: 7})
 
 function other(jobName: string, changes: Partial<RelatedLaunch> = {}): RelatedLaunch {
   const launch = {...ROW, group: 7, jobName, decidedAt: NOON - 2 * HOUR}
-  return {group: 7, jobName, launch, executions: [], status: '', ...changes}
+  return {group: 7, jobName, launch, executions: [], status: null, ...changes}
 }
 
 const WEB = aNode('web-1').tagged({group: 'web'}).record

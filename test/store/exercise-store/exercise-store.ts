@@ -9,6 +9,7 @@ import {countersCases} from './counters.ts'
 import {deleteCases} from './delete.ts'
 import {ephemeralCases} from './ephemeral.ts'
 import {fanOutCases} from './fan-out.ts'
+import {explainCases} from './explain.ts'
 import {finishCases} from './finish.ts'
 import {firingCases} from './firing.ts'
 import {memberRetentionCases} from './member-retention.ts'
@@ -57,6 +58,7 @@ const SUBJECTS: readonly (readonly [string, (when: Case) => void])[] = [
   ['counters', countersCases],
   ['prune', pruneCases],
   ['history', historyCases],
+  ['explain', explainCases],
   ['job list', jobListCases],
   ['member', memberCases],
   ['member retention', memberRetentionCases],

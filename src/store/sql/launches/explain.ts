@@ -1,0 +1,218 @@
+/**
+ * The facts of an explanation: all that is stored about a job around one time, from one snapshot. Twelve
+ * statements, whatever the number of launches, nodes and changes.
+ */
+import {launchStatus} from '../../../core/finish.ts'
+import type {
+  AuditedChange,
+  ClusterSpan,
+  ExplainFacts,
+  ExplainSubject,
+  StoredLaunchFacts,
+} from '../../../core/explain/facts.ts'
+import {launchNamedIn} from '../../../core/explain/reasons.ts'
+import {chooseLaunch, spanOf} from '../../../core/explain/subject.ts'
+import type {JobRecord} from '../../../core/job.ts'
+import {shownZone} from '../../../core/schedule/instant.ts'
+import {zoneOf} from '../../../core/schedule/parse.ts'
+import {FIRING_PAUSED} from '../cluster/settings.ts'
+import {launchSettings} from '../jobs/firing.ts'
+import {all, each, one, type Query, together, type Transaction, type Value} from '../query.ts'
+import {
+  EXECUTION_COLUMNS_BARE,
+  executionOf,
+  type ExecutionRow,
+  FROM_JOBS,
+  JOB_COLUMNS,
+  jobOf,
+  type JobRow,
+  LAUNCH_COLUMNS,
+  launchOf,
+  type LaunchRow,
+  memberOf,
+  type MemberRow,
+} from '../rows.ts'
+
+/** Launches of one day, and open ones; further ones are not counted. */
+const ROWS_MAX = 200
+const OPEN_MAX = 20
+/** Changes of the definition, and cancels, of which the newest are read. */
+const CHANGES_MAX = 20
+const SPANS_MAX = 20
+
+/** `null` = no such job. */
+export function* explainFacts(
+  tx: Transaction,
+  name: string,
+  subject: ExplainSubject,
+): Query<ExplainFacts | null> {
+  const [row, settings, lease, members] = yield* together(
+    one<JobRow & {typical_ms: number | null}>(
+      `SELECT ${JOB_COLUMNS}, j.typical_ms ${FROM_JOBS} WHERE j.name = ? AND j.deleted_at IS NULL`,
+      [name],
+    ),
+    launchSettings(),
+    one<{holder: string; expires_at: number; put_back: number}>(
+      `SELECT holder, expires_at,
+        (SELECT count(*) FROM meta WHERE key = '${FIRING_PAUSED}') AS put_back FROM leader`,
+    ),
+    all<MemberRow>(
+      `SELECT id, name, incarnation, address, port, tags, server, runs, version, slots, status,
+        started_at, heartbeat_at, cordoned_at, drain_until FROM members ORDER BY name, id`,
+    ),
+  )
+  if (row === null) return null
+  const job = jobOf(row)
+  const span = spanIn(subject, job, settings.defaultZone)
+  const [rows, open, changes, spans] = yield* together(
+    rowsOf(job, subject, span),
+    all<LaunchRow>(
+      `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE job_name = ? AND open = 1 AND job_id = ?
+        ORDER BY group_id LIMIT ${OPEN_MAX}`,
+      [name, job.id],
+    ),
+    changesOf(job),
+    spansUntil(subject.kind === 'at' ? span.until : tx.now),
+  )
+  // The choice depends on the stored status alone: executions are read of the chosen row only.
+  const chosen = chooseLaunch(
+    rows.map((each) => launchFacts(each, [])),
+    subject,
+  )
+  const bounds = chosen?.launch ?? {scheduledAt: span.from, scheduledUntil: span.until - 1}
+  const about = chosen?.launch.parentGroup ?? launchNamedIn(chosen?.launch.reason ?? '')
+  const [around, related] = yield* together(
+    neighbours(job.id, bounds.scheduledAt, bounds.scheduledUntil),
+    relatedLaunch(about, chosen?.launch.parentGroup == null ? job.id : null),
+  )
+  const shown = rows.find((each) => each.group_id === chosen?.launch.group) ?? null
+  const needed = [shown, related, ...open].filter((each) => each !== null)
+  const executions = yield* executionsOf(needed)
+  const complete = (each: LaunchRow | null) =>
+    each === null ? null : launchFacts(each, executions.get(each.group_id) ?? [])
+  const beside = (place: string) => complete(around.find((each) => each.place === place) ?? null)
+  return {
+    now: tx.now,
+    job,
+    typicalMs: row.typical_ms,
+    settings,
+    isPutBack: (lease?.put_back ?? 0) > 0,
+    leaseUntil: lease === null || lease.holder === '' ? null : lease.expires_at,
+    members: members.map(memberOf),
+    rows: rows.map((each) => complete(each)!),
+    chosen: complete(shown),
+    related: complete(related),
+    before: beside('before'),
+    after: beside('after'),
+    oldest: beside('oldest'),
+    open: open.map((each) => complete(each)!),
+    changes,
+    spans,
+  }
+}
+
+const ALL_TIME = {from: Number.MIN_SAFE_INTEGER, until: Number.MAX_SAFE_INTEGER}
+
+/** The time in question. `at` was checked before; a text that is no time has no rows. */
+function spanIn(
+  subject: ExplainSubject,
+  {spec}: JobRecord,
+  defaultZone: string,
+): {readonly from: number; readonly until: number} {
+  if (subject.kind !== 'at') return ALL_TIME
+  const zone = spec.timezone === '' ? defaultZone : spec.timezone
+  return spanOf(subject.text, shownZone(zoneOf(spec.schedule, zone))) ?? {from: 0, until: 0}
+}
+
+/** A row whose count is 0 is of a span that is not over: it ends with its job's next change. */
+function* rowsOf(
+  {id}: JobRecord,
+  subject: ExplainSubject,
+  {from, until}: {readonly from: number; readonly until: number},
+): Query<LaunchRow[]> {
+  const isOne = subject.kind === 'launch'
+  const values: Value[] = [id, until, from, ...(isOne ? [subject.group] : [])]
+  return yield* all<LaunchRow>(
+    `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE job_id = ? AND scheduled_at < ?
+      AND (scheduled_until >= ? OR planned_count = 0)${isOne ? ' AND group_id = ?' : ''}
+      ORDER BY group_id DESC LIMIT ${subject.kind === 'at' ? ROWS_MAX : 1}`,
+    values,
+  )
+}
+
+/** The launch before, the one after, and the oldest that is kept. A job has few thousand rows. */
+function* neighbours(
+  jobId: number,
+  from: number,
+  until: number,
+): Query<(LaunchRow & {place: string})[]> {
+  const of = (place: string, where: string, order: string) =>
+    `SELECT place, ${LAUNCH_COLUMNS} FROM (SELECT '${place}' AS place, ${LAUNCH_COLUMNS} FROM launches
+      WHERE job_id = ?${where} ORDER BY ${order} LIMIT 1) AS ${place}_row`
+  return yield* all(
+    [
+      of('before', ' AND scheduled_at < ?', 'scheduled_at DESC, group_id DESC'),
+      of('after', ' AND scheduled_at > ?', 'scheduled_at, group_id'),
+      of('oldest', '', 'group_id'),
+    ].join(' UNION ALL '),
+    [jobId, from, jobId, until, jobId],
+  )
+}
+
+/** `jobId`: it must be of this job; `null` = of any live one. */
+function* relatedLaunch(group: number | null, jobId: number | null): Query<LaunchRow | null> {
+  if (group === null) return null
+  const columns = LAUNCH_COLUMNS.split(',').map((column) => `l.${column.trim()}`)
+  return yield* one<LaunchRow>(
+    `SELECT ${columns.join(', ')} FROM launches l JOIN jobs j ON j.id = l.job_id
+      WHERE l.group_id = ? AND j.deleted_at IS NULL${jobId === null ? '' : ' AND l.job_id = ?'}`,
+    jobId === null ? [group] : [group, jobId],
+  )
+}
+
+function* executionsOf(
+  launches: readonly LaunchRow[],
+): Query<ReadonlyMap<number, readonly ExecutionRow[]>> {
+  const groups = [...new Set(launches.map(({group_id: group}) => group))]
+  const found = yield* each<ExecutionRow>(
+    `SELECT ${EXECUTION_COLUMNS_BARE} FROM executions WHERE group_id = ?
+      ORDER BY attempt, node_name`,
+    groups.map((group) => [group]),
+  )
+  return new Map(groups.map((group, index) => [group, found[index] ?? []]))
+}
+
+/** A row of an earlier release has no status: it follows from the executions. */
+function launchFacts(row: LaunchRow, found: readonly ExecutionRow[]): StoredLaunchFacts {
+  const launch = launchOf(row)
+  const executions = found.map(executionOf)
+  const ended = launch.open || executions.length === 0 ? null : launchStatus(executions)
+  return {launch, executions, status: launch.status ?? ended}
+}
+
+/** Newest changes of the definition, its creation, and newest cancels, newest first. */
+function* changesOf({id, spec}: JobRecord): Query<AuditedChange[]> {
+  const columns = 'id, at, actor, address, action, detail'
+  const rows = yield* all<AuditedChange & {id: number}>(
+    `SELECT ${columns} FROM (SELECT ${columns} FROM audit
+        WHERE job_id = ? AND revision_after IS NOT NULL
+        ORDER BY revision_after DESC LIMIT ${CHANGES_MAX}) AS newest
+      UNION SELECT ${columns} FROM audit WHERE job_id = ? AND revision_after = 1
+      UNION SELECT ${columns} FROM (SELECT ${columns} FROM audit
+        WHERE target = ? AND action = 'execution.cancel' ORDER BY id DESC LIMIT ${CHANGES_MAX})
+        AS cancels
+      ORDER BY id DESC`,
+    [id, id, spec.name],
+  )
+  return rows.map(({at, actor, address, action, detail}) => ({at, actor, address, action, detail}))
+}
+
+/** Newest spans in which the cluster decided nothing. */
+function* spansUntil(until: number): Query<ClusterSpan[]> {
+  return yield* all<{kind: string; from: number; until: number | null}>(
+    `SELECT event_kind AS kind, began_at AS "from", over_at AS "until" FROM cluster_events
+      WHERE began_at < ? AND event_kind IN ('no_leader', 'clock_held')
+      ORDER BY began_at DESC, id DESC LIMIT ${SPANS_MAX}`,
+    [until],
+  )
+}
