@@ -28,7 +28,10 @@ export const LAUNCH_REASONS = {
     decides: {decision: 'skipped', causes: LAUNCH_CAUSES},
   },
   disabled: {
-    means: 'The job was disabled before the time was decided, or when the parent succeeded',
+    means:
+      'The job was disabled. The row of a span says by whom and since when, and counts its planned times, ' +
+      'also while the job is disabled. Without a name: before the time was decided, or when the parent ' +
+      'succeeded',
     decides: {decision: 'skipped', causes: ['schedule', 'parent']},
   },
   outside_window: {

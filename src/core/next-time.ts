@@ -251,7 +251,7 @@ export function planDefinition(
     const {revision, anchorAt, nextAt} = existing
     return {changed: false, revision, anchorAt, nextAt, missed: [], retracts: false}
   }
-  const keeps = samePlan(existing.spec, spec)
+  const keeps = keepsPlan(existing.spec, spec)
   const anchorAt = keepsPhase(existing.spec, spec) ? existing.anchorAt : anchorFor(spec, now)
   const decidedUntil = existing.decidedUntil ?? -Infinity
   const isWrong = decidedUntil > now + CLOCK_WRONG_MS
@@ -321,7 +321,7 @@ function keepsPhase(old: JobSpec, spec: JobSpec): boolean {
 }
 
 /** True when the undecided planned times of the old definition are those of the new one too. */
-function samePlan(old: JobSpec, spec: JobSpec): boolean {
+export function keepsPlan(old: JobSpec, spec: JobSpec): boolean {
   const isSet = (of: JobSpec, key: JobKey) => !isUnset(JOB_FIELDS[key], of[key])
   return (
     keepsPhase(old, spec) &&

@@ -174,13 +174,21 @@ export class Operator {
     this.#versions.set(id, versions)
   }
 
-  /** Times that the job planned until now, in the zone that was in force at each, oldest first. */
+  /**
+   * Times that the job planned until now, oldest first: in the zone that was in force at each, and those of a
+   * span in which it was disabled in the zone at its end.
+   */
   #plannedTimes(job: JobRecord): number[] {
     const times: number[] = []
     for (const {spec, anchorAt, from, to} of this.#versions.get(job.id)!) {
-      if (spec.disabled) continue
-      for (const [index, {zone, at}] of this.#zones.entries()) {
-        const end = Math.min(to, this.#zones[index + 1]?.at ?? Infinity, this.#now)
+      const zones = spec.disabled
+        ? this.#zones
+            .filter(({at}) => at <= to)
+            .slice(-1)
+            .map((zone) => ({...zone, at: from}))
+        : this.#zones
+      for (const [index, {zone, at}] of zones.entries()) {
+        const end = Math.min(to, zones[index + 1]?.at ?? Infinity, this.#now)
         const schedule = scheduleOf(spec, anchorAt, zone)
         let time = schedule?.next(Math.max(from, at)) ?? null
         for (; time !== null && time <= end; time = schedule!.next(time)) times.push(time)
@@ -199,12 +207,14 @@ export class Operator {
       const first = at
       while (at < due.length && due[at]! <= row.scheduledUntil) at += 1
       const own = due.slice(first, at)
+      if (row.count === 0 && own.length === 0) continue
       const isExact =
         own[0] === row.scheduledAt && own.at(-1) === row.scheduledUntil && own.length === row.count
       const planned = own.map(timeOf).join(' ')
       assert(isExact, `${name}: ${lineOf(row)} stands for the planned times ${planned}`)
       this.#checkPause(row)
       this.#checkEdit(job, row, own)
+      this.#checkDisabled(job, row, own)
     }
     const left = due.slice(at).map(timeOf).join(' ')
     assert.equal(left, '', `${name}: planned times without a row before ${timeOf(job.nextAt ?? 0)}`)
@@ -226,6 +236,16 @@ export class Operator {
       return from < decidedAt && (decidedAt < to || (from < scheduledAt && scheduledAt < to))
     })
     assert(covering === undefined, `${jobName}: ${lineOf(row)} during the pause ${covering?.glob}`)
+  }
+
+  /** Times of a span in which the job was disabled are in rows that say so, and no other times are. */
+  #checkDisabled({id, spec: {name}}: JobRecord, row: LaunchRecord, times: readonly number[]): void {
+    const versions = this.#versions.get(id)!
+    for (const time of times) {
+      const version = versions.find(({from, to}) => from < time && time <= to)
+      const isSaid = row.reason.startsWith('disabled: ')
+      assert.equal(isSaid, version?.spec.disabled, `${name}: ${lineOf(row)} at ${timeOf(time)}`)
+    }
   }
 
   /** A time is missed by an edit only if the schedule, or the zone that it depends on, changed then. */

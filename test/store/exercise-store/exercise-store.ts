@@ -6,6 +6,7 @@ import {cancelCases} from './cancel.ts'
 import {chainCases} from './chain.ts'
 import {claimCases} from './claim.ts'
 import {countersCases} from './counters.ts'
+import {disabledCases} from './disabled.ts'
 import {deleteCases} from './delete.ts'
 import {ephemeralCases} from './ephemeral.ts'
 import {fanOutCases} from './fan-out.ts'
@@ -43,6 +44,7 @@ const SUBJECTS: readonly (readonly [string, (when: Case) => void])[] = [
   ['lease', leaseCases],
   ['launch', launchCases],
   ['planning', planningCases],
+  ['disabled', disabledCases],
   ['firing', firingCases],
   ['reassign', reassignCases],
   ['claim', claimCases],

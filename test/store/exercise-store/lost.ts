@@ -193,7 +193,12 @@ export function lostCases(when: Case): void {
       assert.deepEqual([after.spec.disabled, after.nextAt, after.revision], [true, null, 2])
       const history = await scene.store.launches('a', {...ALL_ROWS, decision: null})
       const rows = history!.rows.map(({decision, reason}) => `${decision} ${reason.split(':')[0]}`)
-      assert.deepEqual(rows.toSorted(), ['launched ', 'missed disabled', 'skipped quarantined'])
+      assert.deepEqual(rows.toSorted(), [
+        'launched ',
+        'missed disabled',
+        'skipped disabled',
+        'skipped quarantined',
+      ])
       assert.equal(
         history!.rows.find(({decision}) => decision === 'missed')!.scheduledAt,
         job.nextAt,

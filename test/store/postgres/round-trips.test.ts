@@ -78,7 +78,8 @@ describe('a distant database', () => {
       'a change': [3, (round) => scene.submit('a', {displayname: `${round}`})],
       'a job with a key': [3, keyed],
       'a dependent': [3, (round) => scene.submit(`d-${round}`, {parentJob: 'a', schedule: ''})],
-      toggle: [3, () => store.toggle('a')],
+      // Besides a change, it reads a number for the row of the span, and the row of the span that ends.
+      toggle: [4, () => store.toggle('a')],
       run: [2, () => store.requestRun({name: 'a', forced: true, idempotency: null})],
       job: [1, () => store.job('a')],
       'a page of jobs': [2, () => store.jobs({...ALL_JOBS, ...page})],

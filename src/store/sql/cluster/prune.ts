@@ -103,16 +103,20 @@ function* someLaunched({after, jobLimit}: PruneRequest): Query<Piece> {
   return {ids, next: rows.at(-1)?.group_id ?? after, isLast: rows.length < jobLimit}
 }
 
+/** An open span of a disabled job has no planned times yet, and stays until it is counted. */
+const IS_NO_OPEN_SPAN = 'planned_count > 0'
+
 /** Closed launches beyond the newest that are kept. The inner select reads only an index. */
 function beyondNewest(decisions: string): string {
-  return `SELECT group_id FROM launches WHERE open = 0 AND group_id IN
+  return `SELECT group_id FROM launches WHERE open = 0 AND ${IS_NO_OPEN_SPAN} AND group_id IN
     (SELECT group_id FROM launches WHERE job_id = ? AND decision IN (${decisions})
     ORDER BY group_id DESC LIMIT ? OFFSET ?)`
 }
 
 /** The oldest closed launches that are too old; numbers grow with time, so no others need a check. */
 const TOO_OLD = `SELECT group_id FROM (SELECT group_id, decided_at FROM launches
-  WHERE job_id = ? AND open = 0 ORDER BY group_id LIMIT ?) AS oldest WHERE decided_at < ?`
+  WHERE job_id = ? AND open = 0 AND ${IS_NO_OPEN_SPAN} ORDER BY group_id LIMIT ?) AS oldest
+  WHERE decided_at < ?`
 /** Launches checked by age at once; if all are too old, the job is checked again. */
 const OLDEST_LAUNCHES = 50
 

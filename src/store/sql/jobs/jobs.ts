@@ -2,7 +2,7 @@
  * Toggling a job, and reading and writing the rows of jobs. How a definition moves `next` is decided by
  * `planDefinition` in the core. `submit.ts` stores new definitions.
  */
-import {type Actor, replacedBy} from '../../../core/audit.ts'
+import {type Actor, BELFRY, replacedBy} from '../../../core/audit.ts'
 import type {JobCounters, JobRecord, JobSpec, JobStatus} from '../../../core/job.ts'
 import {definitionText} from '../../../core/job-fields.ts'
 import {type DefinitionChange, planDefinition} from '../../../core/next-time.ts'
@@ -11,6 +11,7 @@ import {assert} from '../../../lib/assert.ts'
 import type {ToggleResult} from '../../../ports/job-store.ts'
 import {recordChange} from '../access/audit.ts'
 import {writeDecided} from '../launches/dependents.ts'
+import {writeSpans} from '../launches/disabled-spans.ts'
 import {retractPlanned} from '../launches/launch-rows.ts'
 import {
   all,
@@ -39,7 +40,7 @@ export function* toggle(
   if (existing.spec.disabled === disabled) return {kind: 'unchanged', job: existing}
   const spec = {...existing.spec, disabled: !existing.spec.disabled}
   const change = planDefinition(existing, spec, tx.now, zone, false, changes)
-  yield* applyChanges(tx, [{existing, spec, change}])
+  yield* applyChanges(tx, [{existing, spec, change, actor}])
   const replaced = replacedBy(existing, change.revision)
   const detail = spec.disabled ? 'disabled' : 'enabled'
   yield* recordChange(tx, {
@@ -60,6 +61,8 @@ export interface Redefinition {
   readonly existing: JobRecord
   readonly spec: JobSpec
   readonly change: DefinitionChange
+  /** Absent = Belfry. */
+  readonly actor?: Actor | undefined
 }
 
 /** Redefines different stored jobs; the number of statements does not depend on the number of jobs. */
@@ -82,6 +85,12 @@ export function* applyChanges(
   yield* recordMissed(
     tx,
     changed.map(({existing, change}) => ({job: existing, rows: change.missed})),
+  )
+  yield* writeSpans(
+    tx,
+    changed.map(({existing, spec, change: {anchorAt}, actor = BELFRY}) => {
+      return {id: existing.id, existing, spec, anchorAt, by: actor.name}
+    }),
   )
 }
 
@@ -175,6 +184,8 @@ export interface NewJob {
   readonly nextAt: number | null
   readonly counters: JobCounters
   readonly status: JobStatus
+  /** Absent = Belfry. */
+  readonly actor?: Actor | undefined
 }
 
 /** Columns derived from a definition, in the order of `definedValues`. */
@@ -196,7 +207,7 @@ function definedValues({
   revision,
   nextAt,
   anchorAt,
-}: Omit<NewJob, 'counters' | 'status'>): Values {
+}: Omit<NewJob, 'counters' | 'status' | 'actor'>): Values {
   return [
     spec.displayname,
     searchText(spec),
@@ -233,6 +244,12 @@ export function* insertJobs(
     INSERT_METADATA,
     jobs.flatMap(({spec}, index) => metadataValues(ids[index]!, spec)),
   )
+  yield* writeSpans(
+    tx,
+    jobs.map(({spec, anchorAt, actor = BELFRY}, index) => {
+      return {id: ids[index]!, existing: null, spec, anchorAt, by: actor.name}
+    }),
+  )
 }
 
 function insertValues(id: number, job: NewJob, now: number): Values {
@@ -251,7 +268,7 @@ const UPDATE_JOB = `UPDATE jobs SET ${DEFINED_COLUMNS.map((column) => `${column}
   updated_at = ? WHERE id = ?`
 
 /** A stored job with its new definition. */
-export interface RedefinedJob extends Omit<NewJob, 'counters' | 'status'> {
+export interface RedefinedJob extends Omit<NewJob, 'counters' | 'status' | 'actor'> {
   readonly id: number
 }
 

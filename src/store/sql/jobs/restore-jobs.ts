@@ -48,8 +48,8 @@ export function* restore(
     const spec = options.disabled ? {...owned, disabled: true} : owned
     const planned = planDefinition(job, spec, tx.now, zone, false, changes)
     const change = {...planned, revision: first.get(spec.name) ?? planned.revision}
-    if (job === null) fresh.push({...change, spec, counters, status})
-    else redefined.push({existing: job, spec, change})
+    if (job === null) fresh.push({...change, spec, counters, status, actor: options.actor})
+    else redefined.push({existing: job, spec, change, actor: options.actor})
   }
   yield* applyChanges(tx, redefined)
   const ids = fresh.length === 0 ? [] : yield* tx.dialect.takeNumbers('job', fresh.length)

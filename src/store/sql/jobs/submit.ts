@@ -80,8 +80,9 @@ export function* submit(
     const planned = planDefinition(known, spec, tx.now, zone, true, changes)
     const change = known === null ? {...planned, revision: first.get(spec.name)!} : planned
     const id = known?.id ?? ids[index]!
-    if (known === null) fresh.push({...change, id, spec, counters: ZERO_COUNTERS, status: ''})
-    else redefined.push({existing: known, spec, change})
+    const {actor} = request
+    if (known === null) fresh.push({...change, ...NEVER_RAN, id, spec, actor})
+    else redefined.push({existing: known, spec, change, actor})
     const group = request.runOnCreate ? groups[running.indexOf(request)]! : null
     const {changed, revision} = change
     const recorded = submitChange(request, known, {id, revision: changed ? revision : null, group})
@@ -134,7 +135,10 @@ export function* previewSubmit(tx: Transaction, request: SubmitRequest): Query<S
   return {paused: isPausedNow, created: known === null, changed, anchorAt, nextAt, refusal}
 }
 
-const ZERO_COUNTERS = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
+const NEVER_RAN = {
+  counters: {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null},
+  status: '',
+} as const
 
 /** Problems of the parent or the dependents of each request; `null` = valid. */
 function* parentProblems(

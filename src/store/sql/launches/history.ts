@@ -15,6 +15,7 @@ import type {
 } from '../../../ports/history-store.ts'
 import type {Page, Slice} from '../../../ports/page.ts'
 import {EPHEMERAL_KEPT_MS} from '../jobs/delete-job.ts'
+import {countOpenSpans} from './disabled-spans.ts'
 import {isShownName} from '../jobs/name-filter.ts'
 import {readOutput, withOutput} from '../executions/output.ts'
 import {all, each, one, type Query, together, type Transaction, type Value} from '../query.ts'
@@ -104,7 +105,7 @@ export function* launches(
       [...values, ...limits(query)],
     ),
   )
-  return {total: counted?.total ?? 0, rows: yield* withExecutions(rows)}
+  return {total: counted?.total ?? 0, rows: yield* withExecutions(tx, rows)}
 }
 
 export function* launch(tx: Transaction, name: string, group: number): Query<LaunchView | null> {
@@ -116,7 +117,7 @@ export function* launch(tx: Transaction, name: string, group: number): Query<Lau
     [group, ...values],
   )
   if (row === null) return null
-  const [view] = yield* withExecutions([row])
+  const [view] = yield* withExecutions(tx, [row])
   return view!
 }
 
@@ -247,14 +248,15 @@ function executionOrder({sort, order}: Pick<ExecutionQuery, 'sort' | 'order'>): 
 }
 
 /** Each launch with its executions, without text; one statement for any number of launches. */
-function* withExecutions(rows: readonly LaunchRow[]): Query<LaunchView[]> {
+function* withExecutions(tx: Transaction, rows: readonly LaunchRow[]): Query<LaunchView[]> {
   const executions = yield* each<ExecutionRow>(
     `SELECT ${EXECUTION_COLUMNS_BARE} FROM executions WHERE group_id = ?
       ORDER BY attempt, node_name`,
     rows.map((row) => [row.group_id]),
   )
-  return rows.map((row, index) => {
-    return {...launchOf(row), executions: (executions[index] ?? []).map(executionOf)}
+  const launches = yield* countOpenSpans(tx, rows.map(launchOf))
+  return launches.map((launch, index) => {
+    return {...launch, executions: (executions[index] ?? []).map(executionOf)}
   })
 }
 
