@@ -1,5 +1,6 @@
 /** History: executions and their output, launches, statistics. Reads only. */
 import type {NameFilter} from '../core/access/authorization.ts'
+import type {ClusterEvent} from '../core/cluster-event.ts'
 import type {ExecutionKey, ExecutionRecord, ExecutionStatus} from '../core/execution.ts'
 import type {ExplainFacts, ExplainSubject} from '../core/explain/facts.ts'
 import type {LaunchDecision, LaunchRecord} from '../core/launch-record.ts'
@@ -140,6 +141,12 @@ export interface HistoryStore {
   explainFacts(name: string, subject: ExplainSubject): Promise<ExplainFacts | null>
   /** A row a day for the last `days` days including today, oldest first. Days without runs have zeros. */
   statistics(days: number): Promise<readonly DayStatistics[]>
+  /** Events that began in [from, to), or lasted into it, newest first. */
+  clusterEvents(query: {
+    readonly from: number
+    readonly to: number
+    readonly limit: number
+  }): Promise<readonly ClusterEvent[]>
   /** Cheap. */
   totals(): Promise<Totals>
   /** Sizes, load by node, and the last runs of the jobs that match a pattern. For metrics. */

@@ -226,6 +226,11 @@ export interface LeaderStore {
     } | null
   }>
   /**
+   * Records that planned times wait because the store's clock stepped ahead by `heldMs`; `null` = they do not
+   * wait any more. Throws `TermOver`.
+   */
+  noteClockHeld(request: {readonly term: number; readonly heldMs: number | null}): Promise<void>
+  /**
    * Ends waits that a wrong clock began in the future: pending executions may be claimed, and pending
    * launches wait from now on. Throws `TermOver`.
    */

@@ -35,6 +35,7 @@ export interface LauncherOptions extends TermOptions {
     LeaderStore,
     | 'loadDue'
     | 'loadRequests'
+    | 'noteClockHeld'
     | 'candidates'
     | 'applyLaunches'
     | 'replan'
@@ -219,7 +220,7 @@ export class Launcher implements Service {
   }
 
   async #decideDue(): Promise<{count: number; nextInMs: number}> {
-    const {clock, limits} = this.#options
+    const {store, term, clock, clockGuard, limits} = this.#options
     const {page, loadedAt} = this.#takeAhead() ?? this.#load()
     const loaded = await page
     if (!loaded.settings.isPlanned) {
@@ -228,7 +229,10 @@ export class Launcher implements Service {
       return {count: 0, nextInMs: 0}
     }
     const {nextDueAt} = loaded
+    const wasHeld = this.#isHeld
     const now = this.#trustedNow(loaded.now)
+    if (this.#isHeld !== wasHeld)
+      await store.noteClockHeld({term, heldMs: this.#isHeld ? clockGuard.heldMs : null})
     for (const {id, name, problem} of loaded.damaged)
       this.#faults.add({jobId: id, job: name, revision: 0, group: null}, problem)
     // Held back: sorted by `next`, so no later page has a time to decide.

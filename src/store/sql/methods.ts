@@ -28,7 +28,7 @@ import {earlierRun, earlierSubmit, keyOf} from './jobs/idempotency.ts'
 import {toggle} from './jobs/jobs.ts'
 import {applyLaunches, candidates, requestRun} from './launches/launches.ts'
 import {acquireLease, heldLease, leader, renewLease, resignLease} from './cluster/lease.ts'
-import {endFutureWaits, replan, resumeFiring} from './jobs/planning.ts'
+import {endFutureWaits, noteClockHeld, replan, resumeFiring} from './jobs/planning.ts'
 import {pruneAudit} from './access/audit-prune.ts'
 import {
   beat,
@@ -59,6 +59,7 @@ import {applyReassignments, endStuck, loadStuck} from './launches/reassign.ts'
 import {restore} from './jobs/restore-jobs.ts'
 import * as stored from './access/secrets.ts'
 import {conflictKeys, previewSubmit, submit} from './jobs/submit.ts'
+import {clusterEvents} from './cluster/cluster-events.ts'
 import {backupState, recordBackup} from './cluster/backup-state.ts'
 import {
   agreeSignInKey,
@@ -145,6 +146,7 @@ export const METHODS = {
   launch: read(launch),
   explainFacts: read(explainFacts),
   statistics: read(statistics),
+  clusterEvents: read(clusterEvents),
   totals: read(totals),
   usage: read(usage),
 
@@ -161,6 +163,7 @@ export const METHODS = {
   endFutureWaits: write(endFutureWaits, {queue: 'launch', isLong: true}),
   planZone: write(planZone, {queue: 'launch', isLong: true}),
   removeEndedPauses: write(removeEndedPauses, {queue: 'launch'}),
+  noteClockHeld: write(noteClockHeld, {queue: 'upkeep'}),
   loadStuck: read(loadStuck),
   applyReassignments: write(applyReassignments, {queue: 'upkeep'}),
   endStuck: write(endStuck, {queue: 'upkeep'}),

@@ -6,6 +6,7 @@ import {cancelCases} from './cancel.ts'
 import {chainCases} from './chain.ts'
 import {claimCases} from './claim.ts'
 import {countersCases} from './counters.ts'
+import {clusterEventCases} from './cluster-events.ts'
 import {disabledCases} from './disabled.ts'
 import {deleteCases} from './delete.ts'
 import {ephemeralCases} from './ephemeral.ts'
@@ -45,6 +46,7 @@ const SUBJECTS: readonly (readonly [string, (when: Case) => void])[] = [
   ['launch', launchCases],
   ['planning', planningCases],
   ['disabled', disabledCases],
+  ['cluster events', clusterEventCases],
   ['firing', firingCases],
   ['reassign', reassignCases],
   ['claim', claimCases],

@@ -5,6 +5,7 @@
 import type {HeldLease, Lease, ObservedLease} from '../../../ports/leader-store.ts'
 import {TermOver} from '../../../ports/store-errors.ts'
 import {all, one, type Query, together, type Transaction} from '../query.ts'
+import {endEvents, recordEvent} from './cluster-events.ts'
 import {noteStandstill, noteStandstillOfLease} from './standstill.ts'
 
 export function* acquireLease(
@@ -23,8 +24,9 @@ export function* acquireLease(
     unchanged === null
       ? [null, null, null]
       : [unchanged.term, unchanged.holder, unchanged.expiresAt]
-  const [, row] = yield* together(
+  const [, before, row] = yield* together(
     noteStandstillOfLease(tx),
+    one<{expires_at: number}>(`SELECT expires_at FROM leader`),
     one<{term: number}>(
       `UPDATE leader SET term = term + 1, holder = ?, node_id = ?, expires_at = ?
       WHERE holder = '' OR holder = ? OR expires_at <= ? OR (term = ? AND holder = ? AND expires_at = ?)
@@ -34,7 +36,28 @@ export function* acquireLease(
   )
   if (row === null) return null
   yield* tx.dialect.markLeader(row.term)
+  yield* recordTerm(tx, nodeId, row.term, before?.expires_at ?? 0)
   return {term: row.term, expiresAt}
+}
+
+/** A shorter time without a leader delays nothing that anyone would ask about. */
+const GAP_SHOWN_MS = 1_000
+
+/** `expiredAt`: end of the lease before; 0 = it was given up, and its event is open. */
+function* recordTerm(
+  tx: Transaction,
+  nodeId: string,
+  term: number,
+  expiredAt: number,
+): Query<void> {
+  const node = yield* one<{name: string}>(`SELECT name FROM members WHERE id = ?`, [nodeId])
+  const subject = node?.name ?? nodeId
+  yield* endEvents(tx, 'no_leader', '')
+  // The new leader notes it again if its clock guard still holds it.
+  yield* endEvents(tx, 'clock_held', '')
+  if (expiredAt > 0 && tx.now - expiredAt >= GAP_SHOWN_MS)
+    yield* recordEvent(tx, {kind: 'no_leader', subject: '', at: expiredAt, until: tx.now})
+  yield* recordEvent(tx, {kind: 'term_began', subject, detail: `term ${term}`})
 }
 
 export function* heldLease(tx: Transaction): Query<ObservedLease | null> {
@@ -71,21 +94,26 @@ export function* renewLease(
 
 /** Ends the term at once. The new term number, without a holder, also rejects writes still in flight. */
 export function* resignLease(
-  _tx: Transaction,
+  tx: Transaction,
   request: {readonly term: number; readonly holder: string},
 ): Query<void> {
-  yield* all(
+  const resigned = yield* one(
     `UPDATE leader SET term = term + 1, holder = '', node_id = '', expires_at = 0
-      WHERE term = ? AND holder = ?`,
+      WHERE term = ? AND holder = ? RETURNING term`,
     [request.term, request.holder],
   )
+  if (resigned !== null) yield* recordEvent(tx, {kind: 'no_leader', subject: ''})
 }
 
 /** Removes any holder. For an engine that one process owns: the previous holder no longer runs. */
-export function* vacateLease(_tx: Transaction): Query<void> {
-  yield* all(
-    `UPDATE leader SET term = term + 1, holder = '', node_id = '', expires_at = 0 WHERE holder <> ''`,
+export function* vacateLease(tx: Transaction): Query<void> {
+  const before = yield* one<{expires_at: number}>(
+    `SELECT expires_at FROM leader WHERE holder <> ''`,
   )
+  if (before === null) return
+  yield* all(`UPDATE leader SET term = term + 1, holder = '', node_id = '', expires_at = 0`)
+  const at = Math.min(before.expires_at, tx.now)
+  yield* recordEvent(tx, {kind: 'no_leader', subject: '', at})
 }
 
 export function* leader(

@@ -17,6 +17,7 @@ import type {
 import {recordChange} from '../access/audit.ts'
 import {endAll} from '../executions/finish.ts'
 import {RUNNING, WAITING} from '../launches/launches.ts'
+import {endEvents, recordEvent} from './cluster-events.ts'
 import {fence} from './lease.ts'
 import {all, one, oneEach, type Query, sendEach, type Transaction} from '../query.ts'
 import {BY_KEY, type ExecutionRow, keyOf, keyValues, memberOf, type MemberRow} from '../rows.ts'
@@ -93,6 +94,8 @@ export function* join(
     `INSERT INTO node_claims (node_id, token) VALUES (?, '') ON CONFLICT (node_id) DO NOTHING`,
     [member.id],
   )
+  yield* endEvents(tx, 'node_failed', member.name)
+  yield* recordEvent(tx, {kind: 'node_joined', subject: member.name, detail: member.version})
   return {kind: 'joined'}
 }
 
@@ -119,13 +122,17 @@ export function* beat(tx: Transaction, beats: readonly Heartbeat[]): Query<reado
   const indexed = beats.map((each, index) => ({...each, index}))
   // Heartbeats of one node follow each other: the last one is applied last.
   for (const batch of conflictFreeBatches(indexed, ({nodeId}) => [nodeId])) {
-    const updated = yield* oneEach(
+    const updated = yield* oneEach<{name: string}>(
       `UPDATE members SET heartbeat_at = ?, status = ?
-        WHERE id = ? AND incarnation = ? AND ${PRESENT} RETURNING id`,
+        WHERE id = ? AND incarnation = ? AND ${PRESENT} RETURNING name`,
       batch.map(({nodeId, incarnation, status}) => [tx.now, status, nodeId, incarnation]),
     )
-    for (const [at, each] of batch.entries())
-      replies[each.index] = updated[at] === null ? yield* returnMember(tx, each) : 'ok'
+    for (const [at, each] of batch.entries()) {
+      const member = updated[at] ?? null
+      replies[each.index] = member === null ? yield* returnMember(tx, each) : 'ok'
+      if (member !== null && each.status === 'left')
+        yield* recordEvent(tx, {kind: 'node_left', subject: member.name})
+    }
   }
   return replies
 }
@@ -154,6 +161,7 @@ function* returnMember(
     status,
     nodeId,
   ])
+  yield* endEvents(tx, 'node_failed', named.name)
   return 'ok'
 }
 
@@ -228,11 +236,13 @@ export function* failMember(
   {term, nodeId, observed}: Parameters<MemberStore['failMember']>[0],
 ): Query<boolean> {
   yield* fence(tx, term)
-  const failed = yield* one(
+  const failed = yield* one<{name: string}>(
     `UPDATE members SET status = 'failed'
-      WHERE id = ? AND incarnation = ? AND heartbeat_at = ? AND ${PRESENT} RETURNING id`,
+      WHERE id = ? AND incarnation = ? AND heartbeat_at = ? AND ${PRESENT} RETURNING name`,
     [nodeId, observed.incarnation, observed.heartbeatAt],
   )
+  if (failed !== null)
+    yield* recordEvent(tx, {kind: 'node_failed', subject: failed.name, at: observed.heartbeatAt})
   return failed !== null
 }
 
@@ -267,6 +277,7 @@ export function* pruneMembers(
     )
     if (row === null) continue
     yield* deleteClaims(id)
+    yield* endEvents(tx, 'node_failed', row.name)
     pruned.push(memberOf(row))
   }
   return pruned
@@ -295,6 +306,7 @@ export function* removeMember(
   if (running.length === limit) return {kind: 'ending', finished}
   yield* all(`DELETE FROM members WHERE id = ?`, [nodeId])
   yield* deleteClaims(nodeId)
+  yield* endEvents(tx, 'node_failed', member.name)
   const what = {action: 'member.remove', targetType: 'member', target: member.name} as const
   yield* recordChange(tx, {actor, ...what, detail: `id ${nodeId}`})
   return {kind: 'removed', member, finished}

@@ -5,6 +5,7 @@
 import type {PruneRequest, PruneResult} from '../../../ports/leader-store.ts'
 import {EPHEMERAL_KEPT_MS} from '../jobs/delete-job.ts'
 import {IDEMPOTENCY_KEPT_MS} from '../jobs/idempotency.ts'
+import {pruneEvents} from './cluster-events.ts'
 import {fence} from './lease.ts'
 import {dropOutput, dropOutputOfLaunches, totalOutputBytes} from '../executions/output.ts'
 import {
@@ -249,4 +250,5 @@ function* pruneOther(tx: Transaction, budget: Budget): Query<void> {
     const gone = yield* all(sql, values)
     budget.rowsDeleted += gone.length
   }
+  budget.rowsDeleted += yield* pruneEvents(tx)
 }

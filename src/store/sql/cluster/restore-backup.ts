@@ -9,6 +9,7 @@ import {BACKUP_STATE} from './backup-state.ts'
 import {endAll} from '../executions/finish.ts'
 import {planFromNow} from '../jobs/planning.ts'
 import {all, type Query, type Transaction} from '../query.ts'
+import {recordEvent} from './cluster-events.ts'
 import {vacateLease} from './lease.ts'
 import {type ExecutionRow, keyOf} from '../rows.ts'
 import {FIRING_PAUSED, MARK, MARK_COUNT, putMeta, SIGN_IN_KEY} from './settings.ts'
@@ -39,6 +40,7 @@ export function* startNewIncarnation(
   yield* planAgain(tx)
   // Whenever it is first started: the times until then have run elsewhere, or must not run here.
   yield* putMeta(FIRING_PAUSED, reason)
+  yield* recordEvent(tx, {kind: 'store_restored', subject: '', detail: reason})
   // The new store makes backups of its own.
   yield* all(`DELETE FROM meta WHERE key IN (?, ?)`, [SIGN_IN_KEY, BACKUP_STATE])
 }

@@ -10,11 +10,13 @@ import {
   nextPlanned,
   replanned,
 } from '../../../core/next-time.ts'
+import {formatDuration} from '../../../lib/duration.ts'
 import type {JobStore} from '../../../ports/job-store.ts'
 import type {FutureWaits, LeaderStore} from '../../../ports/leader-store.ts'
 import {recordChange} from '../access/audit.ts'
 import {recordMissed} from './jobs.ts'
 import {newLaunch} from '../launches/launch-rows.ts'
+import {endEvents, recordEvent} from '../cluster/cluster-events.ts'
 import {fence} from '../cluster/lease.ts'
 import {all, each, one, oneEach, type Query, type Transaction} from '../query.ts'
 import {INSERT_LAUNCH, jobOf, type JobRow, launchValues, readableJobs, SELECT_JOB} from '../rows.ts'
@@ -89,8 +91,22 @@ export function* resumeFiring(
   const next = yield* planFromNow(tx, after, limit)
   if (next !== null) return next
   yield* all(`DELETE FROM meta WHERE key = ?`, [FIRING_PAUSED])
+  yield* endEvents(tx, 'store_restored', '')
   yield* recordChange(tx, {actor, action: 'firing.resume', targetType: 'cluster', target: ''})
   return null
+}
+
+/** The event begins at the time before the step: the store's clock is the one that is ahead. */
+export function* noteClockHeld(
+  tx: Transaction,
+  {term, heldMs}: Parameters<LeaderStore['noteClockHeld']>[0],
+): Query<void> {
+  yield* fence(tx, term)
+  yield* endEvents(tx, 'clock_held', '')
+  if (heldMs === null) return
+  const at = Math.round(tx.now - heldMs)
+  const detail = `ahead by ${formatDuration(Math.round(heldMs))}`
+  yield* recordEvent(tx, {kind: 'clock_held', subject: '', at, detail})
 }
 
 /** Rows that an index of `next` finds at once. A wrong clock moves nearly all jobs. */
