@@ -55,7 +55,7 @@ export interface OperationsDependencies {
     /** Idle time of sessions of browsers. */
     readonly sessionIdleMs: number
     readonly sessionMaxMs: number
-    readonly limits: Pick<Limits, 'drainDeadlineMs' | 'drainDeadlineMaxMs'>
+    readonly limits: Pick<Limits, 'drainDeadlineMs' | 'drainDeadlineMaxMs' | 'queuedPerJobMax'>
     /** True if there is a token: in the configuration or stored. */
     readonly tokenConfigured: boolean
     readonly runsAsRoot: boolean

@@ -8,7 +8,10 @@ import {jobUnknown} from './jobs.ts'
 
 interface ExplainParts {
   readonly store: Pick<OperationsContext['store'], 'explainFacts'>
-  readonly settings: Pick<OperationsContext['settings'], 'targets'>
+  readonly settings: {
+    readonly targets: OperationsContext['settings']['targets']
+    readonly limits: Pick<OperationsContext['settings']['limits'], 'queuedPerJobMax'>
+  }
 }
 
 export function createExplain({store, settings}: ExplainParts) {
@@ -28,6 +31,8 @@ export function createExplain({store, settings}: ExplainParts) {
     return explainFacts(facts, subject, {
       ...settings.targets,
       seesNodes: decide(caller, 'list', '/v1/members').allowed,
+      seesOutput: decide(caller, 'read', `${jobPath(name)}/executions/1-node-1`).allowed,
+      queuedMax: settings.limits.queuedPerJobMax,
       mayRead: (job) => decide(caller, 'read', jobPath(job)).allowed,
     })
   }

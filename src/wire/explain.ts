@@ -94,13 +94,18 @@ export function readExplainSubject(query: Query): ExplainSubject {
 const LAUNCH_NUMBER = {minimum: 1, maximum: 999_999_999_999_999}
 
 export function encodeExplanation(explained: Explained): ExplanationJson {
-  const {timezone, at, before, after, now, next, sentences, commands, ...rest} = explained
+  const {job, timezone, at, kind, code, before, after, now, next} = explained
+  const {sentences, advice, commands, facts} = explained
   return {
-    ...rest,
+    job,
     timezone,
     at: formatInZone(at, timezone),
+    kind,
+    code,
     sentences: [...sentences],
+    advice,
     commands: [...commands],
+    facts,
     before: encodeNeighbour(before),
     after: encodeNeighbour(after),
     now: {state: now.state, sentences: [...now.sentences]},

@@ -5,6 +5,7 @@ import {RuleSet, type Principal} from '../../src/core/access/authorization.ts'
 import type {Explanation} from '../../src/core/explain/explain.ts'
 import type {ExplainSubject} from '../../src/core/explain/facts.ts'
 import {LOCAL} from '../../src/identity/token-cache.ts'
+import {checkedLimits} from '../../src/config/limits.ts'
 import {createExplain} from '../../src/operations/explain.ts'
 import {DEFINITION_TRAITS} from '../support/definition-traits.ts'
 import {aJob, NOON} from '../support/fixtures.ts'
@@ -16,6 +17,11 @@ const HOUR = 60 * MINUTE
 
 const ALICE = {name: 'alice', accessor: 'x', kind: 'management', address: '10.0.0.7'}
 
+const SETTINGS = {
+  targets: {defaultTarget: 'one', targetWaitMs: 10 * MINUTE},
+  limits: checkedLimits(),
+} as const
+
 /** At this wall time of the first of March in UTC; a launch by its number; now. */
 function explained(
   world: World,
@@ -23,8 +29,7 @@ function explained(
   at?: string | number,
   caller = LOCAL,
 ): Promise<Explanation> {
-  const targets = {defaultTarget: 'one', targetWaitMs: 10 * MINUTE} as const
-  const {explain} = createExplain({store: world.store, settings: {targets}})
+  const {explain} = createExplain({store: world.store, settings: SETTINGS})
   const subject: ExplainSubject =
     at === undefined
       ? {kind: 'now'}
@@ -120,7 +125,11 @@ describe('a planned time that was skipped', () => {
     const {commands, before, next} = await explained(world, 'job', '12:02')
     assert.deepEqual(commands, ['belfry runs cancel --job job --launch 1'])
     assert.equal(before!.launch.group, 1)
-    assert.deepEqual(next[0]!.unless, ['launch 1 is still open: then it is skipped'])
+    const unless = 'launch 1 is still open: then it is skipped'
+    assert.deepEqual(
+      next.map((each) => each.unless),
+      [[unless], [unless], [unless]],
+    )
   })
 
   it('without a node names the tag, the wait, the nearest tag and the next times', async () => {
@@ -175,7 +184,7 @@ describe('a planned time that was skipped', () => {
     await world.clock.advance(3 * MINUTE)
     assert.match(
       await told(world, 'job'),
-      /^behind: \d+ planned times from 12:0.* did not run\. Too many earlier launches of it waited/,
+      /^behind: \d+ planned times from 12:0.* did not run\. 100 earlier launches of it waited/,
     )
   })
 
@@ -188,10 +197,12 @@ describe('a planned time that was skipped', () => {
     await world.clock.advance(10 * MINUTE)
     const at = await explained(world, 'job', '12:05')
     assert.equal(at.code, 'disabled')
-    assert.ok(
-      at.sentences.includes('alice disabled it at 12:01:30 from 10.0.0.7.'),
-      at.sentences.join(' '),
-    )
+    assert.deepEqual(at.sentences, [
+      '10 planned times from 12:02:00 to 12:11:00 did not run.',
+      'alice disabled it at 12:01:30 from 10.0.0.7.',
+    ])
+    const later = await explained(world, 'job', '18:00')
+    assert.deepEqual([later.kind, later.code], ['absent', 'disabled'])
     assert.deepEqual(at.commands, ['belfry jobs enable job'])
     assert.deepEqual([at.now.state, at.next], ['disabled', []])
     assert.match(await told(world, 'job', '12:01'), /^launched: /)
@@ -247,7 +258,7 @@ describe('a planned time that was missed', () => {
     assert.equal(
       await told(world, 'job', '12:01'),
       'edited: It was planned for 12:01:00, and did not run. ' +
-        'A change by alice at 12:01:30 moved the schedule past it while it was due.',
+        'A change of schedule by alice at 12:01:30 moved the schedule past it while it was due.',
     )
   })
 })
@@ -263,6 +274,54 @@ describe('a job that is not decided', () => {
       await told(world, 'job', '12:01'),
       /^undecided: It was planned for 12:01:00 and is not decided yet: no server leads since 12:00:0\d\.$/,
     )
+  })
+
+  it('says that its schedule cannot be read, or why it cannot be decided', async () => {
+    const world = new World()
+    await world.start()
+    await world.submit(minutely('unreadable'))
+    await world.submit(minutely('broken'))
+    const load = world.store.loadDue
+    const spoilt: Readonly<Record<string, object>> = {
+      unreadable: {timezone: 'Mars/Olympus'},
+      broken: {maxLateness: 'for ever'},
+    }
+    const loadDue: typeof load = async (request) => {
+      const due = await load(request)
+      const jobs = due.jobs.map(({job, ...rest}) => {
+        const spec = {...job.spec, ...spoilt[job.spec.name]}
+        return {job: {...job, spec}, ...rest}
+      })
+      return {...due, jobs}
+    }
+    Object.assign(world.store, {loadDue})
+    await world.clock.advance(MINUTE + 5 * SECOND)
+    assert.match(
+      await told(world, 'unreadable'),
+      /^schedule_unreadable: .* undecided: .*Mars\/Olympus/,
+    )
+    assert.match(await told(world, 'broken'), /^undecidable: .* cannot be decided: .*for ever/)
+  })
+
+  it('waits for the launch before it, after a late leader', async () => {
+    const world = new World()
+    const scripts = {job: {ms: 40_000}}
+    const first = await world.start({scripts})
+    await world.submit(aJob('job').scheduled('*/10 * * * * *').forbidding())
+    await world.clock.advance(5 * SECOND)
+    first.crash()
+    await world.clock.advance(20 * SECOND)
+    await world.start({incarnation: 'second', scripts})
+    await world.clock.advance(SECOND)
+    const [launched, waiting] = await world.launches('job')
+    assert.deepEqual([launched!.decision, waiting!.reason], ['launched', 'waits_for_open'])
+    const {code, sentences, now} = await explained(world, 'job', waiting!.group)
+    assert.equal(code, 'waits_for_open')
+    assert.match(
+      sentences.join(' '),
+      new RegExp(`It waits for launch ${launched!.group}, open since 12:00:\\d\\d on node-a\\.$`),
+    )
+    assert.equal(now.state, 'running')
   })
 
   it('is said to kill its nodes, with the launch and the nodes', async () => {
@@ -417,10 +476,7 @@ describe('a time without a launch', () => {
     await world.start({scripts: {job: {ms: 90_000}}})
     await world.submit(minutely('job').forbidding())
     await world.clock.advance(3 * MINUTE + SECOND)
-    const {explain} = createExplain({
-      store: world.store,
-      settings: {targets: {defaultTarget: 'one', targetWaitMs: 1}},
-    })
+    const {explain} = createExplain({store: world.store, settings: SETTINGS})
     const day = await explain('job', {kind: 'at', text: '2026-03-01'}, LOCAL)
     assert.equal(day.code, 'forbid')
     assert.equal(day.sentences.at(-1), '2 other rows of the history are of this time.')

@@ -75,7 +75,7 @@ function outsideOfJob({facts, span, words, created}: Planned): AbsenceTold | nul
     return {
       code: 'before_starts_at',
       sentences: [`The job has planned times from ${words.time(startsAt)} on.`],
-      advice: 'Change `starts_at` if it must run before.',
+      advice: 'Change starts_at if it must run before.',
       commands: edit,
       facts: {starts_at: formatTime(startsAt), setting: 'starts_at'},
     }
@@ -84,7 +84,7 @@ function outsideOfJob({facts, span, words, created}: Planned): AbsenceTold | nul
   return {
     code: 'after_expires_at',
     sentences: [`The job ${ends} at ${words.time(expiresAt)}: it has no planned times after that.`],
-    advice: 'Change `expires_at` if it must run again.',
+    advice: 'Change expires_at if it must run again.',
     commands: edit,
     facts: {expires_at: formatTime(expiresAt), setting: 'expires_at'},
   }

@@ -28,7 +28,7 @@ export function endCause({
 export function executionSentence(
   execution: ExecutionFacts,
   words: Words,
-  cancelledBy?: string,
+  {cancelledBy, timeout = ''}: {cancelledBy?: string | undefined; timeout?: string} = {},
 ): string {
   const {node, attempt, status, startedAt, finishedAt, notBefore, lateResult} = execution
   const subject = `Attempt ${attempt} on ${node}`
@@ -48,8 +48,10 @@ export function executionSentence(
       return `${subject} succeeded${after}.${late}`
     case 'failed':
       return `${subject} failed${after}${because}.${late}`
-    case 'timed_out':
-      return `${subject} was stopped${after}: its time-out was over.${late}`
+    case 'timed_out': {
+      const limit = timeout === '' ? '' : ` of ${timeout}`
+      return `${subject} was stopped${after}: its time-out${limit} was over.${late}`
+    }
     case 'cancelled': {
       const by = cancelledBy === undefined ? '' : ` by ${cancelledBy}`
       return `${subject} was cancelled${by}${after}.${late}`
@@ -69,7 +71,7 @@ export function launchedTold(
   launch: LaunchFacts,
   executions: readonly ExecutionFacts[],
   end: LaunchStatus | null,
-  {typicalMs, cancels}: Around,
+  {typicalMs, cancels, spec, lastLine}: Around,
   words: Words,
 ): Told {
   const nodes = [...new Set(executions.map(({node}) => node))]
@@ -89,12 +91,14 @@ export function launchedTold(
   return {
     sentences: [
       `${launched}, and ${outcome}.`,
-      ...notable
-        .slice(-ATTEMPTS_SHOWN)
-        .map((each) =>
-          executionSentence(each, words, cancels?.get(executionId({...each, group: launch.group}))),
-        ),
+      ...notable.slice(-ATTEMPTS_SHOWN).map((each) =>
+        executionSentence(each, words, {
+          cancelledBy: cancels?.get(executionId({...each, group: launch.group})),
+          timeout: spec?.executorConfig['timeout'] ?? '',
+        }),
+      ),
       ...(hidden > 0 ? [`${hidden} earlier attempts are left out.`] : []),
+      ...(lastLine === undefined ? [] : [`The last line of its output: ${lastLine}`]),
     ],
     ...(bad === undefined || end === null || end === 'success' || end === 'cancelled'
       ? {}
@@ -151,7 +155,7 @@ function badEndTold(
 ): Pick<Told, 'advice' | 'commands'> {
   const advice =
     bad.status === 'timed_out'
-      ? 'Raise `timeout` of the job if it needs longer.'
+      ? 'Raise timeout of the job if it needs longer.'
       : (ADVICE[bad.reason] ?? 'Read its output.')
   const output = `belfry runs output ${jobName} ${executionId({...bad, group})}`
   return {advice, commands: [bad.reason === 'no_secret' ? 'belfry secret list' : output]}

@@ -4,6 +4,7 @@
  */
 import {formatDuration} from '../../lib/duration.ts'
 import {matchesText} from '../access/glob.ts'
+import {JOB_FIELD_LIST, specOf} from '../job-fields.ts'
 import {reasonCode, type Reason} from '../launch-reasons.ts'
 import {shownZone} from '../schedule/instant.ts'
 import {zoneOf} from '../schedule/parse.ts'
@@ -51,6 +52,9 @@ export interface ExplainContext {
   readonly targetWaitMs: number
   /** The caller may list the members. */
   readonly seesNodes: boolean
+  /** The caller may read the output of the job. */
+  readonly seesOutput: boolean
+  readonly queuedMax: number
   /** The caller may read the job of this name. */
   readonly mayRead: (job: string) => boolean
 }
@@ -112,7 +116,7 @@ function storedTold(
   words: Words,
   span: Span | null,
 ): Answer {
-  const others = facts.rows.length - 1
+  const others = facts.rowsTotal - 1
   const day =
     span === null || others === 0
       ? []
@@ -131,7 +135,7 @@ function storedTold(
     kind: isWaiting ? 'waiting' : 'not_run',
     code: reasonCode(launch.reason) ?? '',
     sentences: [openingOf(launch, isWaiting, words), ...reason, ...day],
-    facts: {launch_explained: launch.group, ...told.facts},
+    facts: {launch: launch.group, ...told.facts},
   }
 }
 
@@ -160,7 +164,7 @@ function openingOf(
 function aroundOf(facts: ExplainFacts, context: ExplainContext): Around {
   const {job, chosen, related, members, settings, changes, spans, after, typicalMs} = facts
   const {spec} = job
-  const {seesNodes, mayRead, defaultTarget} = context
+  const {seesNodes, seesOutput, mayRead, defaultTarget, queuedMax} = context
   const launch = chosen?.launch
   const nodes = seesNodes ? nodeFacts(spec.tags, members, defaultTarget) : undefined
   const other = related !== null && mayRead(related.launch.jobName) ? relatedOf(related) : undefined
@@ -193,8 +197,34 @@ function aroundOf(facts: ExplainFacts, context: ExplainContext): Around {
     span,
     instead,
     typicalMs: typicalMs ?? undefined,
+    lastLine: seesOutput ? lastLineOf(facts.outputEnd) : undefined,
+    queuedMax,
+    changed: change === undefined ? undefined : changedFields(facts, change),
     cancels: cancelsOf(changes),
   }
+}
+
+/** A longer line is cut. */
+const LINE_LENGTH_MAX = 200
+
+function lastLineOf(output: string): string | undefined {
+  const line = output.trimEnd().split('\n').at(-1)!.trim()
+  return line === '' ? undefined : line.slice(0, LINE_LENGTH_MAX)
+}
+
+/** Wire names of the fields that differ between the definition before the change and the one after it. */
+function changedFields(
+  {changes, job}: ExplainFacts,
+  change: AuditedChange,
+): readonly string[] | undefined {
+  if (change.replaced === null) return undefined
+  const newer = changes.filter((entry) => isDefinition(entry) && entry.at > change.at).at(-1)
+  if (newer?.replaced === null) return undefined
+  const before = specOf(change.replaced)
+  const after = newer === undefined ? job.spec : specOf(newer.replaced)
+  return JOB_FIELD_LIST.filter(
+    ({key}) => JSON.stringify(before[key]) !== JSON.stringify(after[key]),
+  ).map(({wire}) => wire)
 }
 
 function relatedOf({launch, executions, status}: StoredLaunchFacts): RelatedLaunch {

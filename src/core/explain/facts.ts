@@ -95,6 +95,12 @@ export interface Around {
   readonly span?: ClusterSpan | undefined
   /** Typical length of a successful launch. */
   readonly typicalMs?: number | undefined
+  /** Last line of the output of the last attempt that ended badly. */
+  readonly lastLine?: string | undefined
+  /** Launches of a job that may wait for a slot. */
+  readonly queuedMax?: number | undefined
+  /** Fields that the change changed. */
+  readonly changed?: readonly string[] | undefined
   /** Names of tokens that cancelled executions, by the id of the execution. */
   readonly cancels?: ReadonlyMap<string, string> | undefined
 }
@@ -130,6 +136,8 @@ export type ExplainSubject =
 
 /** An entry of the audit log about the job. */
 export interface AuditedChange extends ChangeFacts {
+  /** The definition that it replaced, as stored; `null` = none, or it is long. */
+  readonly replaced: string | null
   readonly action: string
   readonly detail: string
 }
@@ -145,10 +153,12 @@ export interface ExplainFacts {
   /** End of the leader's lease; `null` = no server leads. */
   readonly leaseUntil: number | null
   readonly members: readonly MemberRecord[]
-  /** Launches of the time in question, newest first. */
-  readonly rows: readonly StoredLaunchFacts[]
-  /** The one of `rows` to explain; `null` = there is none. */
+  /** Number of launches of the time in question. */
+  readonly rowsTotal: number
+  /** The one of them to explain; `null` = there is none. */
   readonly chosen: StoredLaunchFacts | null
+  /** The end of the output of its last attempt that ended badly; `''` = none. */
+  readonly outputEnd: string
   /** The launch of this job or of the parent that the chosen one is about. */
   readonly related: StoredLaunchFacts | null
   /** The launches before and after the time, and the oldest that is kept. */

@@ -100,7 +100,8 @@ export function nextTold(
       : blocking.launch.decidedAt + typicalMs
   return times.map((at, index) => {
     const unless = [...always, ...paused(facts, at, words)]
-    const overlaps = index === 0 || (end !== null && end > at)
+    // The end is not known without a typical length: each of them may be too early.
+    const overlaps = index === 0 || end === null || end > at
     if (blocking !== undefined && overlaps) {
       const expected = end === null ? '' : `; typically it ends at ${words.time(end)}`
       unless.push(`launch ${blocking.launch.group} is still open${expected}: then it is skipped`)

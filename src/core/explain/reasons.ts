@@ -26,7 +26,7 @@ const TELL: Readonly<Record<Reason, (row: Row, known: Around, words: Words) => T
       planned === undefined ? other : `The launch planned for ${words.time(Date.parse(planned))}`
     const rule = 'and launches of this job must not overlap'
     if (related === undefined)
-      return {sentences: [`${subject} was open, ${rule}.`], facts: {launch: number}}
+      return {sentences: [`${subject} was open, ${rule}.`], facts: {open_launch: number}}
     const end = related.status
     return {
       sentences: [
@@ -35,12 +35,11 @@ const TELL: Readonly<Record<Reason, (row: Row, known: Around, words: Words) => T
       ],
       ...(end !== null
         ? {
-            advice:
-              'Plan fewer times, limit the run with a `timeout`, or set `concurrency: allow`.',
+            advice: 'Plan fewer times, limit the run with a timeout, or set concurrency: allow.',
             commands: [`belfry jobs edit ${row.jobName}`],
           }
         : endOf(related)),
-      facts: {launch: related.group, nodes: nodesOf(related)},
+      facts: {open_launch: related.group, nodes: nodesOf(related)},
     }
   },
   no_target: (row, known, words) => {
@@ -83,7 +82,7 @@ const TELL: Readonly<Record<Reason, (row: Row, known: Around, words: Words) => T
         ? 'Its parent ended outside of the time in which the job runs.'
         : `Its parent ended at ${words.time(scheduledAt)}; the job runs ${windowOf(spec, words)}.`,
     ],
-    advice: 'Change `starts_at` or `expires_at` if it must run then.',
+    advice: 'Change starts_at or expires_at if it must run then.',
     commands: [`belfry jobs edit ${jobName}`],
   }),
   max_lateness: (row, {spec, span}, words) => ({
@@ -93,13 +92,13 @@ const TELL: Readonly<Record<Reason, (row: Row, known: Around, words: Words) => T
         ? 'That was later than the job allows.'
         : `The job runs planned times that are at most ${spec.maxLateness} late.`,
     ],
-    advice: 'Allow later runs with `max_lateness`, or run it now.',
+    advice: 'Allow later runs with max_lateness, or run it now.',
     commands: [`belfry jobs run ${row.jobName}`],
     facts: {...spanFacts(span), setting: 'max_lateness'},
   }),
   catch_up_skip: (row, {span}, words) => ({
     sentences: [...decidedLate(row, span, words), 'The job does not catch up missed times.'],
-    advice: 'Set `catch_up` to `latest` or `all` to catch up missed times, or run it now.',
+    advice: 'Set catch_up to latest or all to catch up missed times, or run it now.',
     commands: [`belfry jobs run ${row.jobName}`],
     facts: {...spanFacts(span), setting: 'catch_up'},
   }),
@@ -108,7 +107,7 @@ const TELL: Readonly<Record<Reason, (row: Row, known: Around, words: Words) => T
       ...decidedLate(row, known.span, words),
       `Only the newest missed time ran${insteadOf(known, words)}.`,
     ],
-    advice: 'Set `catch_up` to `all` to run each missed time.',
+    advice: 'Set catch_up to all to run each missed time.',
     commands: [`belfry jobs edit ${row.jobName}`],
     facts: {...spanFacts(known.span), setting: 'catch_up', instead: known.instead?.group ?? null},
   }),
@@ -121,13 +120,11 @@ const TELL: Readonly<Record<Reason, (row: Row, known: Around, words: Words) => T
     commands: [`belfry jobs run ${row.jobName}`],
     facts: {...spanFacts(known.span), setting: 'catch_up', instead: known.instead?.group ?? null},
   }),
-  edited: ({jobName}, {change}, words) => {
-    const who =
-      change === undefined
-        ? 'A change of the job'
-        : `A change by ${change.actor} at ${words.time(change.at)}`
+  edited: ({jobName}, {change, changed = []}, words) => {
+    const what = changed.length === 0 ? 'the job' : listed(changed)
+    const by = change === undefined ? '' : ` by ${change.actor} at ${words.time(change.at)}`
     return {
-      sentences: [`${who} moved the schedule past it while it was due.`],
+      sentences: [`A change of ${what}${by} moved the schedule past it while it was due.`],
       advice: 'Run it now if its work is missing.',
       commands: [`belfry jobs diff ${jobName}`, `belfry jobs run ${jobName}`],
       facts: changeFacts(change),
@@ -153,7 +150,7 @@ const TELL: Readonly<Record<Reason, (row: Row, known: Around, words: Words) => T
       ],
       advice: `Look at memory and kernel logs of ${dead[0] ?? 'the nodes'}, then enable the job.`,
       commands: spec?.disabled === false ? [] : [`belfry jobs enable ${jobName}`],
-      facts: {launch: group, nodes: dead},
+      facts: {fatal_launch: group, nodes: dead},
     }
   },
   schedule_unreadable: ({detail, jobName}) => ({
@@ -176,11 +173,11 @@ const TELL: Readonly<Record<Reason, (row: Row, known: Around, words: Words) => T
             `It waits for launch ${related.group}, open since ${openOn(related, words)}.`,
           ],
           ...endOf(related),
-          facts: {launch: related.group, nodes: nodesOf(related)},
+          facts: {open_launch: related.group, nodes: nodesOf(related)},
         },
-  behind: ({jobName}) => ({
+  behind: ({jobName}, {queuedMax}) => ({
     sentences: [
-      'Too many earlier launches of it waited for a free slot.',
+      `${queuedMax ?? 'Too many'} earlier launches of it waited for a free slot.`,
       'Its nodes start them more slowly than the schedule plans them.',
     ],
     advice: 'Give its nodes more slots, or plan fewer times.',
@@ -347,7 +344,7 @@ function nodesThatDied({executions}: RelatedLaunch): readonly string[] {
 /** How an open launch is ended. */
 function endOf({jobName, group}: RelatedLaunch): Pick<Told, 'advice' | 'commands'> {
   return {
-    advice: 'Wait for its end, or cancel it. A `timeout` limits later ones.',
+    advice: 'Wait for its end, or cancel it. A timeout limits later ones.',
     commands: [`belfry runs cancel --job ${jobName} --launch ${group}`],
   }
 }

@@ -1,6 +1,7 @@
 /** The subject of an explanation: the span of time that a text means, and the launch of it to explain. */
 import {DATE, instantOf} from '../schedule/instant.ts'
-import type {ExplainSubject, StoredLaunchFacts} from './facts.ts'
+import type {LaunchRecord} from '../launch-record.ts'
+import type {ExplainSubject} from './facts.ts'
 
 /** A span of time: `until` is exclusive. */
 export interface Span {
@@ -22,15 +23,18 @@ export function spanOf(text: string, zone: string): Span | null {
   return {from, until: from + (from % MINUTE_MS === 0 ? MINUTE_MS : SECOND_MS)}
 }
 
-/** The launch to explain: of a day the newest that did not run, then the newest that failed. */
+/**
+ * The launch to explain, of `rows` newest first: of a day the newest that did not run, then the newest that
+ * failed; of another time the first planned one.
+ */
 export function chooseLaunch(
-  rows: readonly StoredLaunchFacts[],
+  rows: readonly LaunchRecord[],
   subject: ExplainSubject,
-): StoredLaunchFacts | null {
+): LaunchRecord | null {
   const isDay = subject.kind === 'at' && DATE.test(subject.text)
   const bad = isDay
-    ? (rows.find(({launch}) => launch.decision !== 'launched') ??
+    ? (rows.find(({decision}) => decision !== 'launched') ??
       rows.find(({status}) => status === 'failed' || status === 'partially_failed'))
-    : rows.find(({launch}) => launch.cause === 'schedule')
+    : rows.findLast(({cause}) => cause === 'schedule')
   return bad ?? rows[0] ?? null
 }

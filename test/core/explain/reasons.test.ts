@@ -130,7 +130,7 @@ const TABLE: readonly (readonly [reason: string, known: Around, sentences: strin
   [
     'edited',
     {change},
-    'A change by alice at 10:00:00 moved the schedule past it while it was due.',
+    'A change of the job by alice at 10:00:00 moved the schedule past it while it was due.',
   ],
   [
     'restored',
@@ -166,6 +166,17 @@ const TABLE: readonly (readonly [reason: string, known: Around, sentences: strin
     'waits_for_open',
     {related: other('report', {executions: [onNode('web-1').running().record]})},
     'It waits for launch 7, open since 11:00:00 on web-1.',
+  ],
+  [
+    'behind',
+    {queuedMax: 100},
+    '100 earlier launches of it waited for a free slot. ' +
+      'Its nodes start them more slowly than the schedule plans them.',
+  ],
+  [
+    'edited',
+    {change, changed: ['schedule', 'timezone']},
+    'A change of schedule and timezone by alice at 10:00:00 moved the schedule past it while it was due.',
   ],
   [
     'behind',

@@ -68,7 +68,7 @@ export function explainCases(when: Case): void {
   when('a time between rows has none, and a job that is not stored has no facts', async (scene) => {
     const {first} = await aNight(scene)
     const facts = await factsOf(scene, at(first + 30_000))
-    assert.deepEqual([facts.chosen, facts.rows], [null, []])
+    assert.deepEqual([facts.chosen, facts.rowsTotal], [null, 0])
     assert.equal(facts.before!.launch.scheduledAt, first)
     assert.equal(facts.after!.launch.scheduledAt, first + MINUTE)
     assert.equal(await scene.store.explainFacts('nobody', {kind: 'now'}), null)
@@ -93,7 +93,7 @@ export function explainCases(when: Case): void {
     const day = new Date(first).toISOString().slice(0, 10)
     const facts = await factsOf(scene, {kind: 'at', text: day})
     assert.equal(facts.chosen!.launch.group, groups[1])
-    assert.equal(facts.rows.length, 3)
+    assert.equal(facts.rowsTotal, 3)
   })
 
   when('the launch that a reason names comes with its executions and its end', async (scene) => {

@@ -2,7 +2,11 @@
  * The facts of an explanation: all that is stored about a job around one time, from one snapshot. Twelve
  * statements, whatever the number of launches, nodes and changes.
  */
+import {countSpan, isOpenSpan} from '../../../core/disabled-span.ts'
+import {isBad} from '../../../core/explain/executions.ts'
 import {launchStatus} from '../../../core/finish.ts'
+import type {LaunchRecord} from '../../../core/launch-record.ts'
+import {decodeOutput} from '../../../wire/output.ts'
 import type {
   AuditedChange,
   ClusterSpan,
@@ -16,6 +20,7 @@ import type {JobRecord} from '../../../core/job.ts'
 import {shownZone} from '../../../core/schedule/instant.ts'
 import {zoneOf} from '../../../core/schedule/parse.ts'
 import {FIRING_PAUSED} from '../cluster/settings.ts'
+import {readOutput} from '../executions/output.ts'
 import {launchSettings} from '../jobs/firing.ts'
 import {all, each, one, type Query, together, type Transaction, type Value} from '../query.ts'
 import {
@@ -39,6 +44,48 @@ const OPEN_MAX = 20
 /** Changes of the definition, and cancels, of which the newest are read. */
 const CHANGES_MAX = 20
 const SPANS_MAX = 20
+/** Longer definitions are not compared. */
+const REPLACED_LENGTH_MAX = 16 * 1024
+
+interface SubjectRow extends JobRow {
+  readonly typical_ms: number | null
+  /** `null` = no server leads. */
+  readonly lease_until: number | null
+  readonly put_back: number
+}
+
+type Surroundings = Pick<
+  ExplainFacts,
+  'now' | 'job' | 'typicalMs' | 'settings' | 'isPutBack' | 'leaseUntil' | 'members'
+>
+
+/** The job and the cluster as they are. `null` = no such job. */
+function* surroundingsOf(tx: Transaction, name: string): Query<Surroundings | null> {
+  const [row, settings, members] = yield* together(
+    one<SubjectRow>(
+      `SELECT ${JOB_COLUMNS}, j.typical_ms,
+        (SELECT expires_at FROM leader WHERE holder <> '') AS lease_until,
+        (SELECT count(*) FROM meta WHERE key = '${FIRING_PAUSED}') AS put_back
+        ${FROM_JOBS} WHERE j.name = ? AND j.deleted_at IS NULL`,
+      [name],
+    ),
+    launchSettings(),
+    all<MemberRow>(
+      `SELECT id, name, incarnation, address, port, tags, server, runs, version, slots, status,
+        started_at, heartbeat_at, cordoned_at, drain_until FROM members ORDER BY name, id`,
+    ),
+  )
+  if (row === null) return null
+  return {
+    now: tx.now,
+    job: jobOf(row),
+    typicalMs: row.typical_ms,
+    settings,
+    isPutBack: row.put_back > 0,
+    leaseUntil: row.lease_until,
+    members: members.map(memberOf),
+  }
+}
 
 /** `null` = no such job. */
 export function* explainFacts(
@@ -46,26 +93,12 @@ export function* explainFacts(
   name: string,
   subject: ExplainSubject,
 ): Query<ExplainFacts | null> {
-  const [row, settings, lease, members] = yield* together(
-    one<JobRow & {typical_ms: number | null}>(
-      `SELECT ${JOB_COLUMNS}, j.typical_ms ${FROM_JOBS} WHERE j.name = ? AND j.deleted_at IS NULL`,
-      [name],
-    ),
-    launchSettings(),
-    one<{holder: string; expires_at: number; put_back: number}>(
-      `SELECT holder, expires_at,
-        (SELECT count(*) FROM meta WHERE key = '${FIRING_PAUSED}') AS put_back FROM leader`,
-    ),
-    all<MemberRow>(
-      `SELECT id, name, incarnation, address, port, tags, server, runs, version, slots, status,
-        started_at, heartbeat_at, cordoned_at, drain_until FROM members ORDER BY name, id`,
-    ),
-  )
-  if (row === null) return null
-  const job = jobOf(row)
+  const surroundings = yield* surroundingsOf(tx, name)
+  if (surroundings === null) return null
+  const {job, settings} = surroundings
   const span = spanIn(subject, job, settings.defaultZone)
-  const [rows, open, changes, spans] = yield* together(
-    rowsOf(job, subject, span),
+  const [found, open, changes, spans] = yield* together(
+    rowsOf(job, subject, span, tx.now),
     all<LaunchRow>(
       `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE job_name = ? AND open = 1 AND job_id = ?
         ORDER BY group_id LIMIT ${OPEN_MAX}`,
@@ -74,38 +107,45 @@ export function* explainFacts(
     changesOf(job),
     spansUntil(subject.kind === 'at' ? span.until : tx.now),
   )
-  // The choice depends on the stored status alone: executions are read of the chosen row only.
-  const chosen = chooseLaunch(
-    rows.map((each) => launchFacts(each, [])),
-    subject,
+  const recordOf = (each: LaunchRow): LaunchRecord => {
+    const launch = launchOf(each)
+    if (!isOpenSpan(launch)) return launch
+    return {...launch, ...countSpan(job, launch, tx.now, settings.defaultZone)}
+  }
+  const rows = found.map(recordOf).filter(({scheduledAt, scheduledUntil, count}) => {
+    return count === 0 || (scheduledAt < span.until && scheduledUntil >= span.from)
+  })
+  const chosen = chooseLaunch(rows, subject)
+  const {scheduledAt, scheduledUntil} = chosen ?? {
+    scheduledAt: span.from,
+    scheduledUntil: span.until - 1,
+  }
+  const about = chosen?.parentGroup ?? launchNamedIn(chosen?.reason ?? '')
+  const [around, other] = yield* together(
+    neighbours(job.id, scheduledAt, scheduledUntil),
+    relatedLaunch(about, chosen?.parentGroup == null ? job.id : null),
   )
-  const bounds = chosen?.launch ?? {scheduledAt: span.from, scheduledUntil: span.until - 1}
-  const about = chosen?.launch.parentGroup ?? launchNamedIn(chosen?.launch.reason ?? '')
-  const [around, related] = yield* together(
-    neighbours(job.id, bounds.scheduledAt, bounds.scheduledUntil),
-    relatedLaunch(about, chosen?.launch.parentGroup == null ? job.id : null),
+  const related = other === null ? null : recordOf(other)
+  const openLaunches = open.map(recordOf)
+  const executions = yield* executionsOf(
+    [chosen, related, ...openLaunches].filter((each) => each !== null),
   )
-  const shown = rows.find((each) => each.group_id === chosen?.launch.group) ?? null
-  const needed = [shown, related, ...open].filter((each) => each !== null)
-  const executions = yield* executionsOf(needed)
-  const complete = (each: LaunchRow | null) =>
-    each === null ? null : launchFacts(each, executions.get(each.group_id) ?? [])
-  const beside = (place: string) => complete(around.find((each) => each.place === place) ?? null)
+  const complete = (launch: LaunchRecord) => launchFacts(launch, executions.get(launch.group) ?? [])
+  const beside = (place: string) => {
+    const row = around.find((each) => each.place === place)
+    return row === undefined ? null : complete(recordOf(row))
+  }
+  const explained = chosen === null ? null : complete(chosen)
   return {
-    now: tx.now,
-    job,
-    typicalMs: row.typical_ms,
-    settings,
-    isPutBack: (lease?.put_back ?? 0) > 0,
-    leaseUntil: lease === null || lease.holder === '' ? null : lease.expires_at,
-    members: members.map(memberOf),
-    rows: rows.map((each) => complete(each)!),
-    chosen: complete(shown),
-    related: complete(related),
+    ...surroundings,
+    rowsTotal: rows.length,
+    chosen: explained,
+    outputEnd: yield* outputEndOf(explained),
+    related: related === null ? null : complete(related),
     before: beside('before'),
     after: beside('after'),
     oldest: beside('oldest'),
-    open: open.map((each) => complete(each)!),
+    open: openLaunches.map(complete),
     changes,
     spans,
   }
@@ -124,17 +164,19 @@ function spanIn(
   return spanOf(subject.text, shownZone(zoneOf(spec.schedule, zone))) ?? {from: 0, until: 0}
 }
 
-/** A row whose count is 0 is of a span that is not over: it ends with its job's next change. */
+/** The row of an open span, whose count is 0, is of each time from its start up to now. */
 function* rowsOf(
   {id}: JobRecord,
   subject: ExplainSubject,
   {from, until}: {readonly from: number; readonly until: number},
+  now: number,
 ): Query<LaunchRow[]> {
   const isOne = subject.kind === 'launch'
   const values: Value[] = [id, until, from, ...(isOne ? [subject.group] : [])]
+  const openToo = from <= now ? ' OR planned_count = 0' : ''
   return yield* all<LaunchRow>(
     `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE job_id = ? AND scheduled_at < ?
-      AND (scheduled_until >= ? OR planned_count = 0)${isOne ? ' AND group_id = ?' : ''}
+      AND (scheduled_until >= ?${openToo})${isOne ? ' AND group_id = ?' : ''}
       ORDER BY group_id DESC LIMIT ${subject.kind === 'at' ? ROWS_MAX : 1}`,
     values,
   )
@@ -171,9 +213,9 @@ function* relatedLaunch(group: number | null, jobId: number | null): Query<Launc
 }
 
 function* executionsOf(
-  launches: readonly LaunchRow[],
+  launches: readonly LaunchRecord[],
 ): Query<ReadonlyMap<number, readonly ExecutionRow[]>> {
-  const groups = [...new Set(launches.map(({group_id: group}) => group))]
+  const groups = [...new Set(launches.map(({group}) => group))]
   const found = yield* each<ExecutionRow>(
     `SELECT ${EXECUTION_COLUMNS_BARE} FROM executions WHERE group_id = ?
       ORDER BY attempt, node_name`,
@@ -182,9 +224,19 @@ function* executionsOf(
   return new Map(groups.map((group, index) => [group, found[index] ?? []]))
 }
 
+/** Output that is read for its last line. */
+const OUTPUT_END_BYTES = 1_024
+
+/** The end of the output of the last attempt that ended badly; `''` = there is none. */
+function* outputEndOf(explained: StoredLaunchFacts | null): Query<string> {
+  const bad = explained?.executions.findLast(({status}) => isBad(status))
+  if (bad === undefined || bad.outputBytes === 0) return ''
+  const from = Math.max(0, bad.outputBytes - OUTPUT_END_BYTES)
+  return decodeOutput((yield* readOutput(bad, from, OUTPUT_END_BYTES)).bytes)
+}
+
 /** A row of an earlier release has no status: it follows from the executions. */
-function launchFacts(row: LaunchRow, found: readonly ExecutionRow[]): StoredLaunchFacts {
-  const launch = launchOf(row)
+function launchFacts(launch: LaunchRecord, found: readonly ExecutionRow[]): StoredLaunchFacts {
   const executions = found.map(executionOf)
   const ended = launch.open || executions.length === 0 ? null : launchStatus(executions)
   return {launch, executions, status: launch.status ?? ended}
@@ -192,19 +244,21 @@ function launchFacts(row: LaunchRow, found: readonly ExecutionRow[]): StoredLaun
 
 /** Newest changes of the definition, its creation, and newest cancels, newest first. */
 function* changesOf({id, spec}: JobRecord): Query<AuditedChange[]> {
-  const columns = 'id, at, actor, address, action, detail'
+  const columns = `id, at, actor, address, action, detail,
+    CASE WHEN length(replaced) <= ${REPLACED_LENGTH_MAX} THEN replaced END AS replaced`
+  const names = 'id, at, actor, address, action, detail, replaced'
   const rows = yield* all<AuditedChange & {id: number}>(
-    `SELECT ${columns} FROM (SELECT ${columns} FROM audit
+    `SELECT ${names} FROM (SELECT ${columns} FROM audit
         WHERE job_id = ? AND revision_after IS NOT NULL
         ORDER BY revision_after DESC LIMIT ${CHANGES_MAX}) AS newest
       UNION SELECT ${columns} FROM audit WHERE job_id = ? AND revision_after = 1
-      UNION SELECT ${columns} FROM (SELECT ${columns} FROM audit
+      UNION SELECT ${names} FROM (SELECT ${columns} FROM audit
         WHERE target = ? AND action = 'execution.cancel' ORDER BY id DESC LIMIT ${CHANGES_MAX})
         AS cancels
       ORDER BY id DESC`,
     [id, id, spec.name],
   )
-  return rows.map(({at, actor, address, action, detail}) => ({at, actor, address, action, detail}))
+  return rows.map(({id: _id, ...change}) => change)
 }
 
 /** Newest spans in which the cluster decided nothing. */
