@@ -2,8 +2,12 @@
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {RuleSet, type Principal} from '../../src/core/access/authorization.ts'
+import {END_REASONS} from '../../src/core/execution.ts'
+import {ABSENCES} from '../../src/core/explain/absences.ts'
 import type {Explanation} from '../../src/core/explain/explain.ts'
 import type {ExplainSubject} from '../../src/core/explain/facts.ts'
+import {JOB_FIELD_LIST} from '../../src/core/job-fields.ts'
+import {LAUNCH_REASONS} from '../../src/core/launch-reasons.ts'
 import {LOCAL} from '../../src/identity/token-cache.ts'
 import {checkedLimits} from '../../src/config/limits.ts'
 import {createExplain} from '../../src/operations/explain.ts'
@@ -17,13 +21,18 @@ const HOUR = 60 * MINUTE
 
 const ALICE = {name: 'alice', accessor: 'x', kind: 'management', address: '10.0.0.7'}
 
+/** Codes that are no names of fields, and no words. */
+const CODES = [LAUNCH_REASONS, END_REASONS, ABSENCES]
+  .flatMap((table) => Object.keys(table))
+  .filter((code) => code.includes('_') && JOB_FIELD_LIST.every(({wire}) => wire !== code))
+
 const SETTINGS = {
   targets: {defaultTarget: 'one', targetWaitMs: 10 * MINUTE},
   limits: checkedLimits(),
 } as const
 
 /** At this wall time of the first of March in UTC; a launch by its number; now. */
-function explained(
+async function explained(
   world: World,
   job: string,
   at?: string | number,
@@ -36,7 +45,11 @@ function explained(
       : typeof at === 'number'
         ? {kind: 'launch', group: at}
         : {kind: 'at', text: `2026-03-01T${at}`}
-  return explain(job, subject, caller)
+  const found = await explain(job, subject, caller)
+  const unless = found.next.flatMap((each) => each.unless)
+  for (const text of [...found.sentences, found.advice, ...found.now.sentences, ...unless])
+    for (const code of CODES) assert.ok(!text.includes(code), `${code} in: ${text}`)
+  return found
 }
 
 /** Code, then sentences in one line. */
@@ -227,7 +240,7 @@ describe('a planned time that was missed', () => {
     const skip = await afterOutage(minutely('job').catchingUp('skip'))
     assert.match(
       await told(skip, 'job', '12:03'),
-      /^catch_up_skip: 9 planned times from 12:01:00 to 12:09:00 did not run\. .*does not catch up/,
+      /^catch_up_skip: 9 planned .* No server led from 12:00:3\d to 12:10:30\. The job does not/,
     )
     const latest = await afterOutage(minutely('job').catchingUp('latest'))
     assert.match(
@@ -274,6 +287,9 @@ describe('a job that is not decided', () => {
       await told(world, 'job', '12:01'),
       /^undecided: It was planned for 12:01:00 and is not decided yet: no server leads since 12:00:0\d\.$/,
     )
+    const {now} = await explained(world, 'job', '12:20')
+    assert.equal(now.state, 'waiting')
+    assert.match(now.sentences.join(' '), /12:01:00 and is not decided yet: no server leads since/)
   })
 
   it('says that its schedule cannot be read, or why it cannot be decided', async () => {

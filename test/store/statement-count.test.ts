@@ -8,6 +8,7 @@ import {test} from 'node:test'
 import type {JobSpec} from '../../src/core/job.ts'
 import type {RequestDecision} from '../../src/core/launch-record.ts'
 import {claim} from '../../src/store/sql/executions/claims.ts'
+import {explainFacts} from '../../src/store/sql/launches/explain.ts'
 import {launches} from '../../src/store/sql/launches/history.ts'
 import {applyLaunches, requestRun} from '../../src/store/sql/launches/launches.ts'
 import {acquireLease} from '../../src/store/sql/cluster/lease.ts'
@@ -124,4 +125,24 @@ test('a page of thirty launches takes as many statements as a page of one', () =
     ])[2]
   assert.equal(counted(30), counted(1))
   assert.equal(counted(30), 3)
+})
+
+/** Statements of one query, also those that are sent together. */
+function* countingEach(query: Query<unknown>): Query<number> {
+  let count = 0
+  for (let next = query.next(); next.done !== true; next = query.next(yield next.value))
+    count += next.value.kind === 'together' ? next.value.statements.length : 1
+  return count
+}
+
+test('an explanation takes at most twelve statements, also of a job with many open launches', () => {
+  let count = 0
+  statements([
+    (tx) => restore(tx, [{spec: aSpec('job-0'), counters: COUNTERS}], {disabled: false}),
+    (tx) => launchOften(tx, 30),
+    function* explained(tx) {
+      count = yield* countingEach(explainFacts(tx, 'job-0', {kind: 'now'}))
+    },
+  ])
+  assert.ok(count > 8 && count <= 12, `${count} statements`)
 })

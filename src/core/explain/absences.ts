@@ -1,10 +1,11 @@
 /** Why a time has no launch: it is no planned time of the job, it is still to come, or it is undecided. */
 import {formatTime} from '../../lib/rfc3339.ts'
-import {nextPlanned, scheduleOf} from '../next-time.ts'
+import {nextPlanned, scheduleOf, undecidedTimes} from '../next-time.ts'
 import type {Schedule} from '../schedule/parse.ts'
 import type {ChangeFacts, ExplainFacts, Told} from './facts.ts'
 import type {Span} from './subject.ts'
 import {disabledTold} from './reasons.ts'
+import {undecidedTold} from './undecided.ts'
 import type {Words} from './words.ts'
 
 /** Codes of times without a launch; docs/reference/jobs.md lists them. */
@@ -125,39 +126,12 @@ function whileDisabled({facts, span, words, change}: Planned): AbsenceTold | nul
   return {code: 'disabled', ...disabledTold(name, change, words)}
 }
 
-/** A due time without a row. */
-function stillUndecided({facts, span, words}: Planned): AbsenceTold | null {
-  const {job, now, leaseUntil, isPutBack, settings} = facts
-  if (job.nextAt === null || job.nextAt > now || job.nextAt >= span.until) return null
-  const what = `It was planned for ${words.time(job.nextAt)} and is not decided yet:`
-  const told = (why: string, advice: string, command: string) => ({
-    code: 'undecided' as const,
-    sentences: [`${what} ${why}.`],
-    advice,
-    commands: [command],
-    facts: {planned_at: formatTime(job.nextAt!)},
-  })
-  if (isPutBack)
-    return told(
-      'the store was put back from a backup, and firing is not resumed',
-      'Resume firing when the jobs may run here.',
-      'belfry resume',
-    )
-  if (leaseUntil === null || leaseUntil < now) {
-    const since = leaseUntil === null ? '' : ` since ${words.time(leaseUntil)}`
-    return told(`no server leads${since}`, 'Look at the servers.', 'belfry status')
-  }
-  if (!settings.isPlanned)
-    return told(
-      'the jobs are being planned with a new default time zone',
-      'Wait until it is done.',
-      'belfry status',
-    )
-  return told(
-    'the leader decides it next, or holds planned times back while it does not trust a clock',
-    'If it stays so, look at the leader.',
-    'belfry status',
-  )
+function stillUndecided({facts, span, words, schedule}: Planned): AbsenceTold | null {
+  const {nextAt} = facts.job
+  if (nextAt === null || schedule === null) return null
+  const at = undecidedTimes(schedule, nextAt).next(span.from - 1)
+  if (at === null || at > facts.now || at >= span.until) return null
+  return {code: 'undecided', ...undecidedTold(facts, at, words)}
 }
 
 function stillToCome({facts, span, words}: Planned): AbsenceTold | null {

@@ -5,6 +5,7 @@ import {nextPlanned} from '../next-time.ts'
 import type {Around, ChangeFacts, ExplainFacts, StoredLaunchFacts} from './facts.ts'
 import {nodeWith} from './nodes.ts'
 import {disabledTold, reasonTold} from './reasons.ts'
+import {undecidedTold} from './undecided.ts'
 import {listed, type Words} from './words.ts'
 
 export const JOB_STATES = ['running', 'backoff', 'waiting', 'disabled', 'idle'] as const
@@ -23,6 +24,8 @@ export interface NextTold {
 
 /** Open launches with a sentence each. */
 const OPEN_SHOWN = 3
+/** A leader decides within it. */
+const LATE_MIN_MS = 1_000
 /** Planned times that are shown. */
 const NEXT_SHOWN = 3
 
@@ -37,6 +40,11 @@ export function nowTold(
   const told = open.map((each) => openTold(each, facts, known, words))
   const states = new Set(told.map(({state}) => state))
   const sentences = told.slice(0, OPEN_SHOWN).map(({sentence}) => sentence)
+  const isLate = job.nextAt !== null && job.nextAt < facts.now - LATE_MIN_MS
+  if (isLate) {
+    sentences.push(...undecidedTold(facts, job.nextAt, words).sentences)
+    states.add('waiting')
+  }
   if (told.length > OPEN_SHOWN)
     sentences.push(`${told.length - OPEN_SHOWN} more launches are open.`)
   if (job.spec.disabled) sentences.push(...disabledTold(job.spec.name, change, words).sentences)

@@ -41,8 +41,10 @@ import {
 /** Launches of one day, and open ones; further ones are not counted. */
 const ROWS_MAX = 200
 const OPEN_MAX = 20
-/** Changes of the definition, and cancels, of which the newest are read. */
+/** Newest changes of the definition. */
 const CHANGES_MAX = 20
+/** Newest entries of all kinds, among which are cancels. */
+const ENTRIES_MAX = 200
 const SPANS_MAX = 20
 /** Longer definitions are not compared. */
 const REPLACED_LENGTH_MAX = 16 * 1024
@@ -253,8 +255,8 @@ function* changesOf({id, spec}: JobRecord): Query<AuditedChange[]> {
         ORDER BY revision_after DESC LIMIT ${CHANGES_MAX}) AS newest
       UNION SELECT ${columns} FROM audit WHERE job_id = ? AND revision_after = 1
       UNION SELECT ${names} FROM (SELECT ${columns} FROM audit
-        WHERE target = ? AND action = 'execution.cancel' ORDER BY id DESC LIMIT ${CHANGES_MAX})
-        AS cancels
+        WHERE target = ? AND target_kind = 'job' ORDER BY id DESC LIMIT ${ENTRIES_MAX}) AS entries
+        WHERE action = 'execution.cancel'
       ORDER BY id DESC`,
     [id, id, spec.name],
   )
