@@ -72,6 +72,18 @@ export function fillSecrets(
   })
 }
 
+/** Stands for the value in checks without values: a URL that is only a reference must use one. */
+const SOME_URL = 'https://secret.invalid/'
+
+/** Fills a URL. A secret that is the whole URL is taken as it is, a part of it is percent-encoded. */
+export function fillUrlSecrets(text: string, values: StringMap): string {
+  const [name, ...others] = secretsIn(text)
+  if (name === undefined) return text
+  if (others.length > 0 || text.trim() !== `\${secret:${name}}`)
+    return fillSecrets(text, values, percentEncoded)
+  return Object.hasOwn(values, name) ? values[name]!.trim() : SOME_URL
+}
+
 /** Encodes text for any part of a URL so that a URL parser leaves it unchanged: a parser would encode an
  * apostrophe in a query. */
 export function percentEncoded(text: string): string {

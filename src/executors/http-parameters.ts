@@ -4,8 +4,9 @@
  */
 import {isAbsolute} from 'node:path'
 import type {StringMap} from '../core/job.ts'
-import {fillSecrets, percentEncoded, secretsIn} from '../core/secret.ts'
+import {fillSecrets, fillUrlSecrets, secretsIn} from '../core/secret.ts'
 import {parseLength} from '../lib/duration.ts'
+import {type HeaderPair, headerProblem, splitHeader} from '../lib/http-header.ts'
 import {withDefaults} from './parameters.ts'
 
 export const HTTP_PARAMETERS = {
@@ -24,8 +25,6 @@ export const HTTP_PARAMETERS = {
 }
 
 type Given = Readonly<Record<keyof typeof HTTP_PARAMETERS, string>>
-
-export type HeaderPair = readonly [name: string, value: string]
 
 export interface HttpPlan {
   /** URL without user and password; `null` when it is missing or invalid. */
@@ -50,22 +49,6 @@ export interface HttpPlan {
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
 export type Method = (typeof METHODS)[number]
 
-/** Headers of the connection. A job that sets one could smuggle requests past the client. */
-const RESERVED = [
-  'connection',
-  'content-length',
-  'expect',
-  'keep-alive',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-]
-
-const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
-/** Tab, printable ASCII and Latin-1. */
-const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
-
 /** Parameters that may name secrets. */
 export const HTTP_SECRETS = ['url', 'headers', 'body'] as const
 
@@ -76,7 +59,7 @@ export function readHttp(
 ): {plan: HttpPlan; problems: string[]} {
   const problems: string[] = []
   const given = withDefaults(HTTP_PARAMETERS, config)
-  const address = readUrl(fillUrl(given.url, secrets), problems)
+  const address = readUrl(fillUrlSecrets(given.url, secrets), problems)
   const plan = {
     url: address.url,
     method: readMethod(given.method, problems),
@@ -98,18 +81,6 @@ export function readHttp(
     problems.push(`body cannot be sent with ${plan.method}: set method to POST, PUT or PATCH`)
   }
   return {plan, problems}
-}
-
-/** Stands for the value in checks without values: a URL that is only a reference must use one. */
-const SOME_URL = 'https://secret.invalid/'
-
-/** A secret that is the whole URL is taken as it is, a part of it is percent-encoded. */
-function fillUrl(text: string, secrets: StringMap): string {
-  const [name, ...others] = secretsIn(text)
-  if (name === undefined) return text
-  if (others.length > 0 || text.trim() !== `\${secret:${name}}`)
-    return fillSecrets(text, secrets, percentEncoded)
-  return Object.hasOwn(secrets, name) ? secrets[name]!.trim() : SOME_URL
 }
 
 /** User and password in the URL become a header, so no message or redirect shows them. */
@@ -166,15 +137,6 @@ function filled([name, value]: HeaderPair, secrets: StringMap): HeaderPair {
   return [name, fillSecrets(value, secrets)]
 }
 
-function headerProblem([name, value]: HeaderPair): string | null {
-  if (!HEADER_NAME.test(name)) return `headers: ${JSON.stringify(name)} is not a header name`
-  if (RESERVED.includes(name.toLowerCase()))
-    return `headers cannot set ${name}: it belongs to the connection`
-  return HEADER_VALUE.test(value)
-    ? null
-    : `headers: the value of ${name} contains a character that headers cannot contain`
-}
-
 /** `null` for an entry that is not a pair. */
 function splitHeaders(text: string): (HeaderPair | null)[] {
   if (text === '') return []
@@ -190,11 +152,6 @@ function splitHeaders(text: string): (HeaderPair | null)[] {
   return Object.entries(value).map(([name, each]) =>
     typeof each === 'string' ? [name, each] : null,
   )
-}
-
-function splitHeader(line: string): HeaderPair | null {
-  const colon = line.indexOf(':')
-  return colon <= 0 ? null : [line.slice(0, colon).trim(), line.slice(colon + 1).trim()]
 }
 
 function parseJson(text: string): unknown {

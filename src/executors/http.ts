@@ -8,17 +8,18 @@ import {open} from 'node:fs/promises'
 import type {Agent, Dispatcher} from 'undici'
 import type {StringMap} from '../core/job.ts'
 import {formatByteSize} from '../lib/byte-size.ts'
+import type {HeaderPair} from '../lib/http-header.ts'
 import type {Executor, OutputSink, Run, RunEnd, RunHandle} from '../ports/executor.ts'
 import type {Clock} from '../ports/runtime.ts'
+import {CONNECTION_ERRORS} from '../platform/connection-errors.ts'
+import {AddressDenied, type NetworkGuard} from '../platform/network-guard.ts'
 import {
-  type HeaderPair,
   HTTP_PARAMETERS,
   HTTP_SECRETS,
   type HttpPlan,
   type Method,
   readHttp,
 } from './http-parameters.ts'
-import {AddressDenied, type NetworkGuard} from './network-guard.ts'
 
 export interface HttpOptions {
   readonly clock: Clock
@@ -41,18 +42,6 @@ const REDIRECTS = [301, 302, 303, 307, 308]
 const HARMLESS_HEADERS = ['accept', 'accept-language', 'user-agent']
 
 const NO_URL = 'url is missing, so every run fails'
-
-const ERROR_MESSAGES: Readonly<Record<string, string>> = {
-  ENOTFOUND: 'the host name is unknown',
-  EAI_AGAIN: 'the host name cannot be resolved at the moment',
-  ECONNREFUSED: 'the host refused the connection',
-  ECONNRESET: 'the host closed the connection before the end of the response',
-  EHOSTUNREACH: 'the host is unreachable',
-  ENETUNREACH: 'the network of the host is unreachable',
-  UND_ERR_CONNECT_TIMEOUT: 'the host did not accept the connection in time',
-  UND_ERR_SOCKET: 'the host closed the connection before the end of the response',
-  UND_ERR_HEADERS_OVERFLOW: 'the headers of the response are too large',
-}
 
 /**
  * Imported by the first http job: many nodes run none, and it takes several MiB. In the build, a CommonJS
@@ -312,7 +301,7 @@ function explain(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   if (error.cause instanceof AddressDenied) return error.cause.message
   const {code, path} = error as NodeJS.ErrnoException
-  const message = ERROR_MESSAGES[code ?? '']
+  const message = CONNECTION_ERRORS[code ?? '']
   if (message !== undefined) return `the request failed: ${message} (${code})`
   const what = code === undefined ? error.message : `${error.message} (${code})`
   return path === undefined

@@ -71,7 +71,7 @@ export function readFields(schema: TObject, bytes: Uint8Array, refusal: BodyRefu
 export function fieldFaults(
   schema: TObject,
   fields: Fields,
-  {isSecret = false}: BodyRefusal,
+  {isSecret = false}: Pick<BodyRefusal, 'isSecret'> = {},
 ): readonly Finding[] {
   const known = Object.keys(schema.properties)
   const faults = new FaultList()

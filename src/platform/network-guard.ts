@@ -1,9 +1,9 @@
 /**
- * Access control for the network addresses of http jobs. It checks the address of the connection, never the
- * host name, so DNS rebinding has no effect. It opens no connections itself.
+ * Access control for network addresses that users name: targets of http jobs and channels of notices. It
+ * checks the address of the connection, never the host name, so DNS rebinding has no effect.
  */
 import {lookup, type LookupAddress, type LookupOptions} from 'node:dns'
-import {isIP, type Socket} from 'node:net'
+import {connect as connectSocket, isIP, type Socket} from 'node:net'
 import ipaddr from 'ipaddr.js'
 import type {buildConnector} from 'undici'
 
@@ -49,14 +49,23 @@ export class AddressDenied extends Error {
   override readonly name = 'AddressDenied'
 }
 
+/** Finds all addresses of a host name, as `dns.lookup` does. */
+export type LookUp = (
+  host: string,
+  options: LookupOptions & {readonly all: true},
+  callback: (error: Error | null, addresses: LookupAddress[]) => void,
+) => void
+
 export class NetworkGuard {
   readonly #allow: readonly Range[]
   readonly #deny: readonly Range[]
+  readonly #lookUpAll: LookUp
 
   /** `allow` are exceptions to `deny`. Throws for an invalid range. */
-  constructor(allow: readonly string[], deny: readonly string[]) {
+  constructor(allow: readonly string[], deny: readonly string[], lookUpAll: LookUp = lookup) {
     this.#allow = allow.map((text) => mustParse(text, '--net-allow'))
     this.#deny = deny.map((text) => mustParse(text, '--net-deny'))
+    this.#lookUpAll = lookUpAll
   }
 
   /** Why connections to the IP address `text` are denied; `null` = allowed. */
@@ -76,19 +85,12 @@ export class NetworkGuard {
     build: typeof buildConnector,
     options: buildConnector.BuildOptions,
   ): buildConnector.connector {
-    const guardedLookup = (
-      host: string,
-      lookupOptions: LookupOptions,
-      callback: (error: Error | null, addresses: LookupAddress[]) => void,
-    ): void => this.#lookUp(host, lookupOptions, callback)
     const connect = build({
       ...options,
-      ...({lookup: guardedLookup, autoSelectFamily: true} as object),
+      ...({lookup: this.#guardedLookUp(), autoSelectFamily: true} as object),
     })
     return (target, callback) => {
-      const host = target.hostname.replace(/^\[|\]$/g, '')
-      // An address needs no look-up, so it is checked here.
-      const denial = isIP(host) === 0 ? null : this.denial(host)
+      const denial = this.#denialOfLiteral(target.hostname)
       if (denial !== null) return callback(new AddressDenied(denial), null)
       connect(target, (error, socket) => {
         if (error !== null) return callback(error, null)
@@ -100,6 +102,48 @@ export class NetworkGuard {
     }
   }
 
+  /**
+   * Opens a connection without TLS to an allowed address. Rejects with `AddressDenied` or a system
+   * error.
+   */
+  async connect(host: string, port: number, signal: AbortSignal): Promise<Socket> {
+    signal.throwIfAborted()
+    const denial = this.#denialOfLiteral(host)
+    if (denial !== null) throw new AddressDenied(denial)
+    const {promise, resolve, reject} = Promise.withResolvers<Socket>()
+    const socket = connectSocket({
+      host: withoutBrackets(host),
+      port,
+      lookup: this.#guardedLookUp(),
+      autoSelectFamily: true,
+    })
+    const abort = () => reject(signal.reason)
+    signal.addEventListener('abort', abort, {once: true})
+    socket.once('error', reject)
+    socket.once('connect', () => {
+      const late = this.#denialOf(socket)
+      if (late === null) resolve(socket)
+      else reject(new AddressDenied(late))
+    })
+    try {
+      return await promise
+    } catch (error) {
+      socket.destroy()
+      throw error
+    } finally {
+      signal.removeEventListener('abort', abort)
+    }
+  }
+
+  /**
+   * An address needs no look-up, so it is checked before the connection. `null` = allowed, or a host
+   * name.
+   */
+  #denialOfLiteral(host: string): string | null {
+    const bare = withoutBrackets(host)
+    return isIP(bare) === 0 ? null : this.denial(bare)
+  }
+
   /** Checks the established connection. */
   #denialOf(socket: Socket): string | null {
     return socket.remoteAddress === undefined
@@ -107,19 +151,31 @@ export class NetworkGuard {
       : this.denial(socket.remoteAddress)
   }
 
-  #lookUp(
-    host: string,
-    options: LookupOptions,
-    callback: (error: Error | null, addresses: LookupAddress[]) => void,
-  ): void {
-    lookup(host, {...options, all: true}, (error, addresses) => {
-      if (error !== null) return callback(error, [])
-      const open = addresses.filter((each) => this.denial(each.address) === null)
-      if (open.length > 0) return callback(null, open)
-      const denial = this.denial(addresses[0]?.address ?? '') ?? 'it has no address'
-      callback(new AddressDenied(`${host}: ${denial}`), [])
-    })
+  /** Leaves out denied addresses; the connection uses the others without another look-up. */
+  #guardedLookUp() {
+    return (
+      host: string,
+      options: LookupOptions,
+      callback: (error: Error | null, addresses: LookupAddress[]) => void,
+    ): void =>
+      this.#lookUpAll(host, {...options, all: true}, (error, addresses) => {
+        if (error !== null) return callback(error, [])
+        const open = addresses.filter((each) => this.denial(each.address) === null)
+        if (open.length > 0) return callback(null, open)
+        const denial = this.denial(addresses[0]?.address ?? '') ?? 'it has no address'
+        callback(new AddressDenied(`${host}: ${denial}`), [])
+      })
   }
+}
+
+/** True for 127.0.0.0/8 and ::1, also mapped: data to it never leaves this machine. */
+export function isLoopback(text: string): boolean {
+  return isIP(text) !== 0 && ipaddr.process(text.split('%')[0]!).range() === 'loopback'
+}
+
+/** URLs write an IPv6 address in brackets. */
+function withoutBrackets(host: string): string {
+  return host.replace(/^\[|\]$/g, '')
 }
 
 function mustParse(text: string, flag: string): Range {
