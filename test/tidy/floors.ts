@@ -14,6 +14,7 @@ export const FLOORS: Readonly<Record<string, number>> = {
   config: 3,
   executors: 4,
   processors: 4,
+  notices: 4,
   store: 4,
   telemetry: 4,
   node: 5,

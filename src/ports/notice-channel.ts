@@ -1,0 +1,48 @@
+/**
+ * Port to the channels of notices. Each kind of channel is a file in `notices/channels/`, a line in
+ * `kinds.ts` there and a section in docs/reference/notice-channels.md. Delivery never throws: every
+ * error is an outcome with its cause.
+ */
+import type {TObject} from 'typebox'
+import type {StringMap} from '../core/job.ts'
+import type {Delivery} from '../core/notice-delivery.ts'
+import type {NoticeMessage} from '../core/notice-message.ts'
+
+/** A channel as it is stored, with the values of its secrets. */
+export interface NoticeChannel {
+  readonly kind: string
+  /** Fits the schema of the kind. Texts in it may name secrets, as `${secret:NAME}`. */
+  readonly config: Readonly<Record<string, unknown>>
+  readonly secrets: StringMap
+}
+
+/** A kind of channel, for checks, documentation and forms. */
+export interface NoticeChannelKind {
+  readonly name: string
+  /** Schema of the configuration: names as in JSON. */
+  readonly config: TObject
+  /**
+   * The field that is secret by nature: an address, key or password that lets anyone send as this
+   * channel. It is stored as a secret, and no reply has it.
+   */
+  readonly secretField: string
+  /**
+   * True if each incident is a request of its own: the receiver has its own state of each. Nothing is
+   * sent about incidents that a message only counts in `more`, so its sender needs another message for
+   * them.
+   */
+  readonly perIncident: boolean
+}
+
+/**
+ * Checks the configuration of a channel. Each problem names the field, the cause and the fix; empty =
+ * valid.
+ */
+export type CheckChannel = (kind: string, config: unknown) => readonly string[]
+
+/** Sends a message once, within 10 s. Never rejects. An abort of `signal` ends it as `retry`. */
+export type DeliverNotice = (
+  channel: NoticeChannel,
+  message: NoticeMessage,
+  signal: AbortSignal,
+) => Promise<Delivery>
