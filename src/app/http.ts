@@ -18,6 +18,8 @@ import {announceFinished} from '../node/finisher.ts'
 import {recoverNode} from '../node/recover.ts'
 import {AccessTable} from '../identity/token-cache.ts'
 import {createOperations} from '../operations/operations.ts'
+import {openChannels} from '../notices/channels/open-channels.ts'
+import {NetworkGuard} from '../platform/network-guard.ts'
 import type {SecretVault} from '../platform/secret-vault.ts'
 import {VERSION} from '../platform/version.ts'
 import type {Store} from '../ports/store.ts'
@@ -184,6 +186,11 @@ function operationsOf(parts: ListenerParts, access: AccessTable) {
     countTargets: async (tags) =>
       countTargets(tags, await store.candidates(), config.defaultTarget),
     isLeader: parts.isLeader,
+    channels: openChannels({
+      ...parts,
+      store,
+      addresses: new NetworkGuard(config.netAllow, config.netDeny),
+    }),
     vault: parts.vault,
     access,
     announce: (outcomes) => announceFinished(outcomes, parts),

@@ -65,14 +65,15 @@ export async function confirm(
 /** Reads one line from a terminal; `''` on Ctrl-C and Ctrl-D. */
 export async function askLine(input: Readable, output: Writable, prompt: string): Promise<string> {
   const reader = createInterface({input, output, terminal: true})
-  const line = await new Promise<string>((resolve) => {
-    reader.question(prompt, resolve)
-    reader.once('close', () => {
-      output.write('\n')
-      resolve('')
-    })
-  })
-  reader.removeAllListeners('close').close()
+  const {promise, resolve} = Promise.withResolvers<string>()
+  const onClose = () => {
+    output.write('\n')
+    resolve('')
+  }
+  reader.once('close', onClose).question(prompt, resolve)
+  const line = await promise
+  // Only this listener: the reader needs its own to stop, else it shows the answers of later questions.
+  reader.off('close', onClose).close()
   return line
 }
 

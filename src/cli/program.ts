@@ -26,6 +26,7 @@ import {
   EXIT_USAGE,
   UsageError,
 } from './errors.ts'
+import {addNoticeCommands} from './commands/notices.ts'
 import {addSecretCommands} from './commands/secrets.ts'
 import {addStatusCommand} from './commands/status.ts'
 import {plainJson} from './sanitize.ts'
@@ -175,6 +176,7 @@ function buildProgram(context: CliContext): Command {
   addSettingsCommands(program, use)
   addAccessCommands(program, use)
   addSecretCommands(program, use)
+  addNoticeCommands(program, use)
   addAuditCommand(program, use)
   addFileCommands(program, use, context)
   addMigrateCommand(program, context)

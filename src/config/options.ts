@@ -328,14 +328,15 @@ export const OPTIONS = [
   option(
     'net-allow',
     'network',
-    'Address range that the `http` executor may reach even if `net-deny` covers it.',
+    'Address range that the `http` executor and notices may reach even if `net-deny` covers it.',
     'Needed only together with `net-deny`.',
     {placeholder: 'cidr', repeatable: true},
   ),
   option(
     'net-deny',
     'network',
-    'Address range denied to the `http` executor. Link-local and cloud metadata addresses always are.',
+    'Address range denied to the `http` executor and to notices. Link-local and cloud metadata ' +
+      'addresses always are.',
     'Private addresses are common and legitimate targets.',
     {placeholder: 'cidr', repeatable: true},
   ),

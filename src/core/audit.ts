@@ -59,6 +59,9 @@ export const AUDIT_ROWS = {
   'token.revoke': 'A token was revoked',
   'secret.set': 'The value of a secret was set or replaced',
   'secret.delete': 'A secret was deleted',
+  'channel.set': 'A [channel of notices](notices.md) was created or replaced',
+  'channel.delete': 'A channel of notices was deleted',
+  'channel.test': 'A test message was sent over a channel of notices',
   'session.open': 'A browser signed in',
   'session.end': 'A session of a browser was ended',
   'access.refused':
@@ -76,6 +79,7 @@ export const AUDIT_TARGETS = [
   'token',
   'session',
   'secret',
+  'channel',
   'path',
 ] as const
 export type AuditTarget = (typeof AUDIT_TARGETS)[number]

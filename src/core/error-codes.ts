@@ -84,6 +84,14 @@ export const ERROR_CODES = {
     when: 'The name or the value of a secret is invalid. The detail does not repeat the value.',
     fix: 'The detail says what is allowed.',
   },
+  channel_invalid: {
+    status: 400,
+    title: 'The channel of notices is invalid',
+    when:
+      'The name, kind or configuration of a channel is invalid, or it names a secret that does not ' +
+      'exist. The detail repeats no value.',
+    fix: 'The detail names the fields; [channels](notice-channels.md) have the rules.',
+  },
   restore_invalid: {
     status: 400,
     title: 'The file cannot be restored; nothing was changed',
@@ -198,6 +206,12 @@ export const ERROR_CODES = {
     when: 'No secret has this name.',
     fix: 'See `GET /v1/secrets`.',
   },
+  channel_unknown: {
+    status: 404,
+    title: 'There is no such channel of notices',
+    when: 'No channel of notices has this name.',
+    fix: 'See `GET /v1/notices/channels`.',
+  },
   member_unknown: {
     status: 404,
     title: 'There is no such member',
@@ -281,6 +295,12 @@ export const ERROR_CODES = {
     when: 'There are 100 pauses of firing.',
     fix: 'End some, or use one glob for several jobs.',
   },
+  too_many_channels: {
+    status: 409,
+    title: 'There are as many channels of notices as can be',
+    when: 'There are 100 channels of notices.',
+    fix: 'Delete some.',
+  },
   too_many_secrets: {
     status: 409,
     title: 'There are as many secrets as can be',
@@ -363,6 +383,12 @@ export const ERROR_CODES = {
       'those of ten seconds at once, with `run` or `runoncreate`. The response has ' +
       '`Retry-After`.',
     fix: 'Wait for runs before you request more.',
+  },
+  too_many_tests: {
+    status: 429,
+    title: 'Too many tests of channels are in progress',
+    when: 'This server is sending ten test messages over channels of notices.',
+    fix: 'Retry in a few seconds.',
   },
   too_many_failures: {
     status: 429,

@@ -7,6 +7,7 @@ import type {Capability} from './access/policy.ts'
 import type {ExecutionStatus, FinalStatus} from './execution.ts'
 import type {LaunchCause, LaunchDecision} from './launch-record.ts'
 import type {Scheduling} from './node.ts'
+import type {MessageKind} from './notice-message.ts'
 import type {Step} from './steps.ts'
 import {formatDuration} from '../lib/duration.ts'
 
@@ -39,6 +40,7 @@ function event<Payload>(row: EventRow<Payload>): EventRow<Payload> {
 }
 
 const OF_MEMBERS = ['list', '/v1/members'] as const
+const OF_CHANNELS = ['list', '/v1/notices/channels'] as const
 
 export const EVENTS = {
   job_stored: event<{job: string; revision: number; created: boolean}>({
@@ -250,6 +252,24 @@ export const EVENTS = {
     message: 'scheduled backup failed; it is tried again in 10 minutes',
     shownTo: 'all_jobs',
     when: 'The leader made no scheduled backup; it tries again in 10 minutes',
+  }),
+  notice_sent: event<{channel: string; message: string; kind: MessageKind; attempt: number}>({
+    log: 'info',
+    message: ({channel}) => `notice delivered over ${channel}`,
+    shownTo: OF_CHANNELS,
+    when: 'A [notice](notice-channels.md) was delivered over a channel, also a test',
+  }),
+  notice_failed: event<{
+    channel: string
+    message: string
+    kind: MessageKind
+    attempt: number
+    cause: string
+  }>({
+    log: 'warn',
+    message: ({channel}) => `notice not delivered over ${channel}`,
+    shownTo: OF_CHANNELS,
+    when: 'An attempt to deliver a notice failed, also a test; `cause` says why',
   }),
   launch_pass_done: event<{due: number; requests: number; duration_ms: number}>({
     log: null,

@@ -47,6 +47,7 @@ import {
   withoutExtraSlashes,
 } from './api/request.ts'
 import {routeAudit} from './routes/audit.ts'
+import {routeChannels} from './routes/channels.ts'
 import {routeCluster} from './routes/cluster.ts'
 import {routeFiles} from './routes/files.ts'
 import {routeHistory} from './routes/history.ts'
@@ -137,6 +138,7 @@ async function routeV1(
   routeFiring(v1, operations)
   routeSettings(v1, operations)
   routeSecrets(v1, operations)
+  routeChannels(v1, operations)
   routeSession(v1, operations, options)
   routeAudit(v1, operations, shared)
   routeOpenApi(v1, routes, options.version)

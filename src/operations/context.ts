@@ -8,6 +8,7 @@ import type {StringMap} from '../core/job.ts'
 import type {DefaultTarget} from '../core/target.ts'
 import type {SecretVault} from '../platform/secret-vault.ts'
 import type {Events} from '../ports/events.ts'
+import type {NoticeChannels} from '../ports/notice-channel.ts'
 import type {Executor} from '../ports/executor.ts'
 import type {FinishOutcome} from '../ports/node-store.ts'
 import type {Processor} from '../ports/processor.ts'
@@ -69,6 +70,8 @@ export interface OperationsDependencies {
     tags: StringMap,
   ) => Promise<{readonly matching: number; readonly cordoned: number}>
   readonly isLeader: () => boolean
+  /** Checks channels of notices, and sends messages over them. */
+  readonly channels: NoticeChannels
   /** Encrypts secrets. */
   readonly vault: Pick<SecretVault, 'seal'>
   readonly access: Pick<

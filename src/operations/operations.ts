@@ -13,6 +13,7 @@ import {createExplain} from './explain.ts'
 import {createFiring} from './firing.ts'
 import {createFollow} from './follow.ts'
 import {createJobs, createRuns} from './jobs.ts'
+import {createChannels, createChannelTests} from './channels.ts'
 import {createNodes} from './nodes.ts'
 import {createPatch} from './patch.ts'
 import {createPolicies} from './policies.ts'
@@ -51,6 +52,8 @@ export function createOperations(dependencies: OperationsDependencies) {
     ...createPolicies(context),
     ...createTokens(context),
     ...createSecrets(context),
+    ...createChannels(context),
+    ...createChannelTests(context),
     ...createSessions(context),
     ...createAudit(context),
     ...createSchedules(context),

@@ -8,7 +8,7 @@ import {check, type Principal, refusalSentence} from '../core/access/authorizati
 import {DomainError} from '../core/errors.ts'
 import type {Finding} from '../core/findings.ts'
 import {SECRET_NAME, secretPath, SECRETS_MAX} from '../core/secret.ts'
-import type {SecretRecord} from '../ports/secret-store.ts'
+import type {NewSecret, SecretRecord} from '../ports/secret-store.ts'
 import type {OperationsContext} from './context.ts'
 
 const HOW_TO_GET_A_KEY =
@@ -40,33 +40,13 @@ export function createSecrets({store, vault}: OperationsContext) {
         'The secret cannot be set: the name must have 1 to 128 letters, digits, ".", "_" and "-"; it ' +
           'cannot be "." or "..".',
       )
-    const sealed = await vault.seal(name, value)
-    if (sealed === null)
-      throw new DomainError(
-        'secret_key_unusable',
-        `The secret cannot be set: this server has no key to encrypt it. ${HOW_TO_GET_A_KEY}`,
-      )
+    const sealed = await sealSecret(vault, name, value, 'The secret')
     const may = {create: create.allowed, update: update.allowed}
-    const result = await store.putSecret({name, ...sealed, may}, actor)
-    switch (result.kind) {
-      case 'stored':
-        return result
-      case 'not_allowed': {
-        const sentence = refusalSentence(caller, result.capability === 'create' ? create : update)
-        throw new DomainError('not_allowed', sentence)
-      }
-      case 'other_key':
-        throw new DomainError(
-          'secret_key_unusable',
-          'The secret cannot be set: the stored secrets are encrypted with another key than that of ' +
-            'this server. Start it with the --secret-key-file of the other servers.',
-        )
-      case 'full':
-        throw new DomainError(
-          'too_many_secrets',
-          `The secret cannot be set: there are ${SECRETS_MAX} secrets. Delete some of them first.`,
-        )
-    }
+    const result = await store.putSecret({...sealed, may}, actor)
+    if (result.kind === 'stored') return result
+    if (result.kind !== 'not_allowed') throw secretRefused(result.kind, 'The secret')
+    const sentence = refusalSentence(caller, result.capability === 'create' ? create : update)
+    throw new DomainError('not_allowed', sentence)
   }
 
   /** Runs that name it fail from now on. Throws `secret_unknown`. */
@@ -78,6 +58,35 @@ export function createSecrets({store, vault}: OperationsContext) {
   }
 
   return {secrets, putSecret, deleteSecret}
+}
+
+/** `thing` cannot be set without a key. Throws `secret_key_unusable`. */
+export async function sealSecret(
+  vault: OperationsContext['vault'],
+  name: string,
+  value: string,
+  thing: string,
+): Promise<Omit<NewSecret, 'may'>> {
+  const sealed = await vault.seal(name, value)
+  if (sealed !== null) return {name, ...sealed}
+  throw new DomainError(
+    'secret_key_unusable',
+    `${thing} cannot be set: this server has no key to encrypt it. ${HOW_TO_GET_A_KEY}`,
+  )
+}
+
+/** Why the store did not take a secret. */
+export function secretRefused(kind: 'other_key' | 'full', thing: string): DomainError {
+  return kind === 'other_key'
+    ? new DomainError(
+        'secret_key_unusable',
+        `${thing} cannot be set: the stored secrets are encrypted with another key than that of ` +
+          'this server. Start it with the --secret-key-file of the other servers.',
+      )
+    : new DomainError(
+        'too_many_secrets',
+        `${thing} cannot be set: there are ${SECRETS_MAX} secrets. Delete some of them first.`,
+      )
 }
 
 /** A problem of a definition that names these secrets; `null` = all of them are stored. */

@@ -5,6 +5,7 @@
  */
 import type {TObject} from 'typebox'
 import type {StringMap} from '../core/job.ts'
+import type {ChannelConfig, ChannelDefinition} from '../core/notice-channel.ts'
 import type {Delivery} from '../core/notice-delivery.ts'
 import type {NoticeMessage} from '../core/notice-message.ts'
 
@@ -12,7 +13,7 @@ import type {NoticeMessage} from '../core/notice-message.ts'
 export interface NoticeChannel {
   readonly kind: string
   /** Fits the schema of the kind. Texts in it may name secrets, as `${secret:NAME}`. */
-  readonly config: Readonly<Record<string, unknown>>
+  readonly config: ChannelConfig
   readonly secrets: StringMap
 }
 
@@ -34,15 +35,22 @@ export interface NoticeChannelKind {
   readonly perIncident: boolean
 }
 
-/**
- * Checks the configuration of a channel. Each problem names the field, the cause and the fix; empty =
- * valid.
- */
-export type CheckChannel = (kind: string, config: unknown) => readonly string[]
-
-/** Sends a message once, within 10 s. Never rejects. An abort of `signal` ends it as `retry`. */
-export type DeliverNotice = (
-  channel: NoticeChannel,
-  message: NoticeMessage,
-  signal: AbortSignal,
-) => Promise<Delivery>
+/** Channels as operations use them. */
+export interface NoticeChannels {
+  /** Kind by name; `null` = no such kind. */
+  kind(name: string): NoticeChannelKind | null
+  /**
+   * Checks the configuration of a channel. Each problem names the field, the cause and the fix; empty =
+   * valid.
+   */
+  check(kind: string, config: unknown): readonly string[]
+  /**
+   * Sends a message once, within 10 s. An abort of `signal` ends it as `retry`. Rejects only if the store
+   * does not answer.
+   */
+  send(
+    channel: Pick<ChannelDefinition, 'kind' | 'config'>,
+    message: NoticeMessage,
+    signal: AbortSignal,
+  ): Promise<Delivery>
+}

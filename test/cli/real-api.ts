@@ -6,7 +6,7 @@ import {Readable} from 'node:stream'
 import type {TestContext} from 'node:test'
 import {Command} from 'commander'
 import {runCli} from '../../src/cli/program.ts'
-import {startApi} from '../http/harness.ts'
+import {type ApiOptions, startApi} from '../http/harness.ts'
 
 export interface Ran {
   readonly code: number
@@ -15,16 +15,25 @@ export interface Ran {
 }
 
 /** `run` keeps the token that it was given last. */
-export async function commands(t: TestContext) {
-  const api = await startApi(t)
+export async function commands(t: TestContext, options: ApiOptions = {}) {
+  const api = await startApi(t, options)
   const directory = await mkdtemp(join(tmpdir(), 'belfry-cli-access-'))
   t.after(() => rm(directory, {recursive: true, force: true}))
-  /** `answer`: what a person types; `null` = no terminal. */
-  const state = {token: '', input: '' as string | Uint8Array, answer: null as string | null}
+  /** `answer`, `secret`: what a person types; `null` = no terminal. */
+  const state = {
+    token: '',
+    input: '' as string | Uint8Array,
+    answer: null as string | null,
+    secret: null as string | null,
+  }
   const run = async (...argv: string[]): Promise<Ran> => {
     let out = ''
     let err = ''
-    const {answer} = state
+    const {answer, secret} = state
+    const askSecret = async (prompt: string) => {
+      err += prompt
+      return secret ?? ''
+    }
     const ask = async (prompt: string) => {
       err += prompt
       return answer ?? ''
@@ -36,6 +45,7 @@ export async function commands(t: TestContext) {
         err: (text) => void (err += text),
         input: () => Readable.from([state.input]),
         ...(answer === null ? {} : {ask}),
+        ...(secret === null ? {} : {askSecret}),
         colours: false,
         progress: false,
       },

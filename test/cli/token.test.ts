@@ -4,7 +4,7 @@ import {writeFile} from 'node:fs/promises'
 import {join} from 'node:path'
 import {PassThrough} from 'node:stream'
 import {test} from 'node:test'
-import {askHidden} from '../../src/cli/input.ts'
+import {askHidden, askLine} from '../../src/cli/input.ts'
 import {chooseToken} from '../../src/cli/token.ts'
 import {commands} from './real-api.ts'
 
@@ -95,6 +95,20 @@ test('a person is asked for a secret, which ends with Enter and is not shown', a
   assert.deepEqual(await ask('hunter2\u0003'), {value: 'Nothing was read.', shown})
   const several = 'The value has several lines. Put it into a file, and use --file.'
   assert.deepEqual(await ask('-----BEGIN\nhunter2\n'), {value: several, shown})
+})
+
+test('a secret that is typed after another answer is not shown either', async () => {
+  let shown = ''
+  const input = new PassThrough()
+  const output = new PassThrough()
+  output.on('data', (bytes: Buffer) => void (shown += String(bytes)))
+  const answer = askLine(input, output, 'Replace? ')
+  input.write('y\r')
+  assert.equal(await answer, 'y')
+  const secret = askHidden(input, (text) => void output.write(text), 'Value: ')
+  input.write('hunter2\r')
+  assert.equal(await secret, 'hunter2')
+  assert(!shown.includes('hunter'), shown)
 })
 
 test('what only looks like a reference to a secret is stored with a warning', async (t) => {

@@ -26,6 +26,7 @@ const SECTIONS = [
   ['### Cluster', 'cluster'],
   ['### Administration', 'administration'],
   ['### Access', 'policies'],
+  ['### Notices', 'notices'],
   ['### Health and metrics', 'service'],
 ] as const
 

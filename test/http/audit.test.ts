@@ -35,6 +35,9 @@ const CLAIMED: Route['prepare'] = async ({api, admin, job}) => {
   return `${group}-${node}-${attempt}`
 }
 
+/** Channel at an address that is never connected to. */
+const CHANNEL = {kind: 'webhook', config: {url: 'http://169.254.169.254/'}}
+
 const ROUTES: Readonly<Record<string, Route>> = {
   'POST /v1/jobs': {
     action: 'job.create',
@@ -143,6 +146,18 @@ const ROUTES: Readonly<Record<string, Route>> = {
   'DELETE /v1/secrets/{name}': {
     action: 'secret.delete',
     prepare: ({admin}) => admin.call('PUT', '/v1/secrets/x', {value: 'hunter2-hunter2'}),
+  },
+  'PUT /v1/notices/channels/{name}': {
+    action: 'channel.set',
+    call: (call) => call('PUT', '/v1/notices/channels/x', CHANNEL),
+  },
+  'DELETE /v1/notices/channels/{name}': {
+    action: 'channel.delete',
+    prepare: ({admin}) => admin.call('PUT', '/v1/notices/channels/x', CHANNEL),
+  },
+  'POST /v1/notices/channels/{name}/test': {
+    action: 'channel.test',
+    prepare: ({admin}) => admin.call('PUT', '/v1/notices/channels/x', CHANNEL),
   },
 }
 

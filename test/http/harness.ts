@@ -29,6 +29,8 @@ import {
 import {createHttpServer} from '../../src/http/server.ts'
 import type {OperationsDependencies} from '../../src/operations/context.ts'
 import {AccessTable} from '../../src/identity/token-cache.ts'
+import {openChannels} from '../../src/notices/channels/open-channels.ts'
+import {NetworkGuard} from '../../src/platform/network-guard.ts'
 import {SecretVault} from '../../src/platform/secret-vault.ts'
 import {createOperations} from '../../src/operations/operations.ts'
 import type {ClaimedExecution} from '../../src/ports/node-store.ts'
@@ -78,6 +80,8 @@ export interface ApiOptions extends Partial<Omit<HttpOptions, 'limits'>> {
   /** The token of the configuration. */
   readonly token?: string | null
   readonly dependencies?: Partial<OperationsDependencies>
+  /** Addresses that channels of notices may use. */
+  readonly addresses?: NetworkGuard
   readonly wrapStore?: (store: Store) => Store
 }
 
@@ -163,7 +167,14 @@ export class Api {
   async build(): Promise<void> {
     const {access} = this
     this.#directory = await mkdtemp(join(tmpdir(), 'belfry-http-'))
-    const {dependencies, wrapStore: _wrapStore, token: _token, limits, ...http} = this.#options
+    const {
+      dependencies,
+      wrapStore: _wrapStore,
+      token: _token,
+      addresses = new NetworkGuard([], []),
+      limits,
+      ...http
+    } = this.#options
     const operations = createOperations({
       store: this.clients,
       clock: this.clock,
@@ -190,6 +201,12 @@ export class Api {
       countTargets: async (tags: StringMap) =>
         countTargets(tags, await this.clients.candidates(), 'one'),
       isLeader: () => this.isLeader,
+      channels: openChannels({
+        store: this.clients,
+        vault: this.vault,
+        clock: this.clock,
+        addresses,
+      }),
       vault: this.vault,
       access,
       announce: (outcomes) => announceFinished(outcomes, this),

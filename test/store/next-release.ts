@@ -32,6 +32,7 @@ const TABLES = [
   'secrets',
   'firing_pauses',
   'cluster_events',
+  'notice_channels',
 ]
 
 /** A nullable and a defaulted column for every table, a table, and indexes on old and new columns. */

@@ -25,7 +25,8 @@ export interface RouteDescription {
   readonly access: RouteAccess
   readonly operationId: string
   readonly summary: string
-  readonly tag: 'jobs' | 'history' | 'cluster' | 'administration' | 'policies' | 'service'
+  readonly tag:
+    'jobs' | 'history' | 'cluster' | 'administration' | 'policies' | 'notices' | 'service'
   /** Markdown, with links as in docs/reference/api.md. */
   readonly description?: string
   readonly params?: Readonly<Record<string, string | TSchema>>

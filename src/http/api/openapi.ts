@@ -76,6 +76,7 @@ async function generate(routes: readonly DescribedRoute[], version: string): Pro
         {name: 'cluster', description: 'Nodes and schedules'},
         {name: 'administration', description: 'Pause, restore, backup'},
         {name: 'policies', description: 'Tokens, access policies and secrets'},
+        {name: 'notices', description: 'Channels of notices'},
         {name: 'service', description: 'Health, readiness, metrics'},
       ],
     },

@@ -4,9 +4,10 @@
  */
 import {sentenceOf} from '../../core/findings.ts'
 import type {StringMap} from '../../core/job.ts'
+import {type ChannelConfig, secretsOfConfig} from '../../core/notice-channel.ts'
 import type {Delivery} from '../../core/notice-delivery.ts'
 import type {NoticeMessage} from '../../core/notice-message.ts'
-import {fillSecrets, fillUrlSecrets, percentEncoded, secretsIn} from '../../core/secret.ts'
+import {fillSecrets, fillUrlSecrets, percentEncoded} from '../../core/secret.ts'
 import {fieldFaults} from '../../wire/body.ts'
 import {isObject} from '../../wire/json.ts'
 import type {NoticeChannel} from '../../ports/notice-channel.ts'
@@ -15,8 +16,6 @@ import {sendRequests} from './http-sender.ts'
 import {CHANNEL_KINDS, findKind} from './kinds.ts'
 import {sendMails} from './mail-sender.ts'
 import {cleanMessage} from './message-text.ts'
-
-type Config = Readonly<Record<string, unknown>>
 
 /** Problems of a configuration, with references to secrets instead of their values; empty = valid. */
 export function checkChannel(kindName: string, config: unknown): readonly string[] {
@@ -39,7 +38,9 @@ export async function deliver(
   const [problem] = checkChannel(channel.kind, channel.config)
   if (problem !== undefined) return permanent(`the channel is invalid: ${problem}`)
   const kind = findKind(channel.kind)!
-  const missing = namesIn(channel.config).find((name) => !Object.hasOwn(channel.secrets, name))
+  const missing = secretsOfConfig(channel.config).find(
+    (name) => !Object.hasOwn(channel.secrets, name),
+  )
   if (missing !== undefined) return permanent(`the secret ${missing} of the channel has no value`)
   const config = filled(channel.config, channel.secrets)
   if (kind.problems(config).length > 0)
@@ -52,15 +53,8 @@ export async function deliver(
   )
 }
 
-/** Names of all secrets in a configuration. */
-function namesIn(config: Config): readonly string[] {
-  return Object.values(config)
-    .flat()
-    .flatMap((value) => (typeof value === 'string' ? secretsIn(value) : []))
-}
-
 /** Puts the values of secrets in place. Nothing parses them as references, and URLs encode them. */
-function filled(config: Config, secrets: StringMap): Config {
+function filled(config: ChannelConfig, secrets: StringMap): ChannelConfig {
   return Object.fromEntries(
     Object.entries(config).map(([field, value]) => [field, filledField(field, value, secrets)]),
   )

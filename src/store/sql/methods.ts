@@ -58,6 +58,7 @@ import type {Query, Transaction} from './query.ts'
 import {applyReassignments, endStuck, loadStuck} from './launches/reassign.ts'
 import {restore} from './jobs/restore-jobs.ts'
 import * as stored from './access/secrets.ts'
+import * as notices from './notices/channels.ts'
 import {conflictKeys, previewSubmit, submit} from './jobs/submit.ts'
 import {clusterEvents} from './cluster/cluster-events.ts'
 import {backupState, recordBackup} from './cluster/backup-state.ts'
@@ -221,6 +222,13 @@ export const METHODS = {
   deleteSecret: write(stored.deleteSecret, {queue: 'other', hasReceipt: true}),
   discardSecrets: write(stored.discardSecrets, {queue: 'other', hasReceipt: true}),
   checkSecretKey: read(stored.checkSecretKey),
+
+  channels: read(notices.channels),
+  channel: read(notices.channel),
+  putChannel: write(notices.putChannel, {queue: 'other', hasReceipt: true}),
+  deleteChannel: write(notices.deleteChannel, {queue: 'other', hasReceipt: true}),
+  // Repeated, it would record the same twice.
+  recordChannelTest: write(notices.recordChannelTest, {queue: 'other', isRepeatable: never}),
 
   agreeTimezone: write(agreeTimezone, {queue: 'other'}),
   agreeSignInKey: write(agreeSignInKey, {queue: 'other'}),

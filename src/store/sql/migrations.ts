@@ -55,6 +55,7 @@ const night: Migration = {
     ...launchColumns(dialect),
     ...jobColumns(dialect),
     ...eventTables(dialect),
+    ...noticeTables(dialect),
   ],
 }
 
@@ -320,6 +321,26 @@ function eventTables({columns: {integer, text, growingKey}}: Dialect): string[] 
     )`,
     `CREATE INDEX cluster_events_began ON cluster_events (began_at, id)`,
     `CREATE INDEX cluster_events_open ON cluster_events (event_kind, subject) WHERE over_at IS NULL`,
+  ]
+}
+
+/** Channels of notices. A server of schema 5 does not know them, and sends nothing. */
+function noticeTables({columns: {integer, text}, keyOrganised}: Dialect): string[] {
+  return [
+    `CREATE TABLE notice_channels (
+      channel_name ${text} PRIMARY KEY,
+      channel_kind ${text} NOT NULL,
+      channel_config ${text} NOT NULL,
+      channel_enabled ${integer} NOT NULL,
+      channel_revision ${integer} NOT NULL,
+      author_name ${text} NOT NULL,
+      author_kind ${text} NOT NULL,
+      author_policies ${text} NOT NULL,
+      changed_at ${integer} NOT NULL,
+      last_ok_at ${integer},
+      channel_failing_since ${integer},
+      last_error_text ${text} NOT NULL
+    )${keyOrganised}`,
   ]
 }
 

@@ -3,6 +3,7 @@ import {describe} from 'node:test'
 import {auditCases} from './audit.ts'
 import {caseWith, type Case} from './case.ts'
 import {cancelCases} from './cancel.ts'
+import {channelsCases} from './channels.ts'
 import {chainCases} from './chain.ts'
 import {claimCases} from './claim.ts'
 import {countersCases} from './counters.ts'
@@ -71,6 +72,7 @@ const SUBJECTS: readonly (readonly [string, (when: Case) => void])[] = [
   ['tokens', tokensCases],
   ['audit', auditCases],
   ['secrets', secretsCases],
+  ['channels of notices', channelsCases],
   ['sessions', sessionsCases],
 ]
 

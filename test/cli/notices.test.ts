@@ -1,0 +1,81 @@
+/** `belfry notice …` against the real API and real receivers. */
+import assert from 'node:assert/strict'
+import {writeFile} from 'node:fs/promises'
+import {join} from 'node:path'
+import {test} from 'node:test'
+import {closedPort, MailGuard, startHttp, startSmtp} from '../notices/receivers.ts'
+import {commands} from './real-api.ts'
+
+const SECRET = 'hunter2-hunter2'
+
+test('a mail channel is set up by a person who types the password, and a mail arrives', async (t) => {
+  const smtp = await startSmtp(t, {
+    authOptional: false,
+    allowInsecureAuth: true,
+    onAuth: ({password}, _session, callback) =>
+      password === SECRET ? callback(null, {user: 'belfry'}) : callback(new Error('no')),
+  })
+  const {state, run} = await commands(t, {addresses: new MailGuard(smtp.port)})
+  state.secret = SECRET
+  const setup = ['notice', 'setup', 'mail', 'ops@example.org', '--smtp', 'smtp://belfry@127.0.0.1']
+  const ran = await run(...setup)
+  assert.deepEqual(ran, {
+    code: 0,
+    out: 'channel mail: test message accepted (250: accepted)\n',
+    err: 'Password for belfry@127.0.0.1: ',
+  })
+  assert.deepEqual(smtp.mails[0]!.to, ['ops@example.org'])
+  assert.match((await run('notice', 'list')).out, /mail +mail +works +now +now +local/)
+  state.secret = 'wrong password'
+  state.answer = 'n'
+  const kept = await run(...setup)
+  assert.match(kept.err, /Replace the channel mail\? \[y\/N\] belfry: Nothing was changed\./)
+  const replaced = await run(...setup, '--yes')
+  assert.equal(replaced.code, 1)
+  assert.match(
+    replaced.out,
+    /not delivered \(535: the mail server refused the user or the password\)/,
+  )
+  assert.match(replaced.err, /The channel is stored\. [^]*belfry notice test mail\n$/)
+  assert.match((await run('notice', 'list')).out, /mail +mail +failing .* 535: the mail server/)
+  const shown = await run('--json', 'notice', 'list')
+  assert.equal(JSON.parse(shown.out).channels[0].config.password, '${secret:notice-mail}')
+})
+
+test('a script sets up channels with secrets from files, and without one it fails', async (t) => {
+  const {directory, state, run} = await commands(t)
+  const receiver = await startHttp(t)
+  const file = join(directory, 'secret')
+  await writeFile(file, `${receiver.url}/services/T1\n`)
+  const slack = await run('notice', 'setup', 'slack', '--name', 'chat', '--secret-file', file)
+  assert.equal(slack.out, 'channel chat: test message accepted (200: accepted)\n')
+  assert.equal(receiver.received[0]!.path, '/services/T1')
+  state.input = 'token-token\n'
+  const ntfy = ['notice', 'setup', 'ntfy', `${receiver.url}/topic`, '--secret-file', '-']
+  assert.equal((await run(...ntfy)).code, 0)
+  assert.equal(receiver.received[1]!.headers.authorization, 'Bearer token-token')
+  const header = ['--header', 'X-Team: ops']
+  assert.equal((await run('notice', 'setup', 'webhook', receiver.url, ...header)).code, 0)
+  assert.equal(receiver.received[2]!.headers['x-team'], 'ops')
+  const without = await run('notice', 'setup', 'pagerduty')
+  assert.equal(without.code, 2)
+  assert.match(without.err, /--secret-file is required without a terminal: the routing_key of/)
+  assert.equal((await run('notice', 'setup', 'slack', 'https://hooks.slack.com/x')).code, 2)
+  assert.match((await run('notice', 'list')).out, /chat +slack[^]*ntfy +ntfy[^]*webhook +webhook/)
+})
+
+test('a channel that does not deliver sets the exit code, and can be deleted', async (t) => {
+  const {api, run} = await commands(t)
+  const url = `http://127.0.0.1:${await closedPort()}`
+  assert.equal((await run('notice', 'setup', 'webhook', url)).code, 1)
+  const tried = await run('notice', 'test', 'webhook')
+  assert.equal(tried.code, 1)
+  assert.equal(
+    tried.out,
+    'channel webhook: test message not delivered (the host refused the connection)\n',
+  )
+  assert.equal((await run('notice', 'delete', 'webhook')).out, 'deleted webhook\n')
+  assert.match((await run('notice', 'test', 'webhook')).err, /There is no channel named "webhook"/)
+  assert.match((await run('notice', 'list')).out, /^No channels\. Set one up with belfry notice/)
+  assert.deepEqual(await api.store.channels(), [])
+})
