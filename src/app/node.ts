@@ -211,7 +211,7 @@ export function leaderServices(
   clockGuard: ClockGuard = createClockGuard(config),
 ): readonly Service[] {
   const {limits, defaultTarget, targetWaitMs} = config
-  const {keepLaunches, keepMs, keepOutputBytes} = config
+  const {keepLaunches, keepExecutions, keepMs, keepOutputBytes} = config
   const parts = {...ports, limits, term, onTermOver}
   return [
     new Launcher({
@@ -238,7 +238,7 @@ export function leaderServices(
       keepBytes: config.keepAuditBytes,
     }),
     ...scheduledBackups(config, parts),
-    new HistoryRetention({...parts, keep: {keepLaunches, keepMs, keepOutputBytes}}),
+    new HistoryRetention({...parts, keep: {keepLaunches, keepExecutions, keepMs, keepOutputBytes}}),
   ]
 }
 

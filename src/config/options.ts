@@ -229,7 +229,14 @@ export const OPTIONS = [
   option(
     'keep-launches',
     'count',
-    'Number of launches kept for each job; the newest are kept.',
+    'Number of launches kept for each job; the newest are. `keep-executions` is about what they ran.',
+    'Weeks of a job that runs every hour; a thousand jobs take about 300 MB.',
+    {placeholder: 'n', fallback: '1000'},
+  ),
+  option(
+    'keep-executions',
+    'count',
+    'Number of launches of each job whose executions and output are kept; the newest are.',
     'Enough to see a pattern; a thousand jobs stay below a gigabyte.',
     {placeholder: 'n', fallback: '100'},
   ),
@@ -237,8 +244,8 @@ export const OPTIONS = [
     'keep-days',
     'days',
     'Maximum age of a launch in days. Older launches are deleted, even within `keep-launches`.',
-    'Not set: launches are not deleted by age alone.',
-    {placeholder: 'n'},
+    'More than a year, so that a yearly job has its last launch.',
+    {placeholder: 'n', fallback: '400'},
   ),
   option(
     'keep-output-bytes',

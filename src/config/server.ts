@@ -54,8 +54,9 @@ export interface Config extends NodeConfig {
   /** Patterns of the jobs with series of their own. */
   readonly metricsJobs: readonly string[]
   readonly keepLaunches: number
-  /** `null` = no limit by age. */
-  readonly keepMs: number | null
+  /** Launches whose executions are kept. */
+  readonly keepExecutions: number
+  readonly keepMs: number
   readonly keepOutputBytes: number
   readonly keepLeftMs: number
   readonly keepFailedMs: number
@@ -126,7 +127,6 @@ function build(
   unknown: readonly string[],
   readAddress: AddressReader,
 ): Config {
-  const days = values.one('keep-days')
   const node = nodeConfig(values, host, unknown)
   const {store, warnings} = storeOf(values, readAddress)
   const config: Config = {
@@ -154,7 +154,8 @@ function build(
     runsPerMinute: values.one('run-rate')!,
     metricsJobs: values.many('metrics-jobs'),
     keepLaunches: values.one('keep-launches')!,
-    keepMs: days === undefined ? null : days * DAY_MS,
+    keepExecutions: values.one('keep-executions')!,
+    keepMs: values.one('keep-days')! * DAY_MS,
     keepOutputBytes: values.one('keep-output-bytes')!,
     keepLeftMs: values.one('keep-left')!,
     keepFailedMs: values.one('keep-failed')!,

@@ -71,9 +71,13 @@ export interface DecidedLaunch {
 
 export interface PruneRequest {
   readonly term: number
+  /** Rows of launches of a job. */
   readonly keepLaunches: number
+  /** Launches of a job whose executions are kept, with their output. */
+  readonly keepExecutions: number
+  /** Rows of a job that did not launch. */
   readonly keepUnlaunched: number
-  /** `null` = no limit by age. */
+  /** Checked in the round over all jobs. `null` = no limit by age. */
   readonly keepMs: number | null
   readonly keepOutputBytes: number
   /**

@@ -16,7 +16,10 @@ import type {TermOptions} from './leadership.ts'
 export interface HistoryRetentionOptions extends TermOptions {
   readonly store: Pick<LeaderStore, 'prune'>
   readonly wakeup: Pick<Wakeup, 'subscribe'>
-  readonly keep: Pick<PruneRequest, 'keepLaunches' | 'keepMs' | 'keepOutputBytes'>
+  readonly keep: Pick<
+    PruneRequest,
+    'keepLaunches' | 'keepExecutions' | 'keepMs' | 'keepOutputBytes'
+  >
   /** `pruneAllMs`: from the start of one round over all jobs to the start of the next. */
   readonly limits: Pick<Limits, 'unlaunchedRowsKept' | 'pruneAllMs'>
 }

@@ -103,7 +103,7 @@ test(`${KILLS} times kill -9 under load: nothing acknowledged is lost, nothing r
   markCommand = `echo $BELFRY_EXECUTION >> ${file}; sleep 0.05`
   const acknowledged: Acknowledged = {stored: new Map(), deleted: new Set(), runs: []}
   const names = Array.from({length: JOBS}, (_, index) => `every-${index}`)
-  const flags = ['--keep-launches', '10000', '--log-level', 'warn']
+  const flags = ['--keep-executions', '10000', '--keep-launches', '10000', '--log-level', 'warn']
   let server = await aServer(t, {flags})
   for (const [index, name] of names.entries()) {
     await server.store({

@@ -108,7 +108,16 @@ describe('a store of a killed server', () => {
     const marks = join(directory, 'marks')
     const go = join(directory, 'go')
     writeFileSync(marks, '')
-    const flags = ['--keep-launches', '10000', '--slots', '16', '--late-after', '1s']
+    const flags = [
+      '--keep-executions',
+      '10000',
+      '--keep-launches',
+      '10000',
+      '--slots',
+      '16',
+      '--late-after',
+      '1s',
+    ]
     const server = await aServer(t, {flags})
     const agent = await anAgent(t, [server.url], {flags: ['--tag', 'place=far']})
     await store(server, marks)

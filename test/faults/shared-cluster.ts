@@ -14,7 +14,9 @@ const AGENTS = {
 export const NODES = [...SERVERS, ...Object.keys(AGENTS)]
 
 /** Tests count launches. */
-export const KEEPING_LAUNCHES: ClusterOptions = {flags: ['--keep-launches', '1000']}
+export const KEEPING_LAUNCHES: ClusterOptions = {
+  flags: ['--keep-executions', '1000', '--keep-launches', '1000'],
+}
 
 const shared = new Map<ClusterOptions, () => ClusterProcess>()
 

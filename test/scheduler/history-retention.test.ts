@@ -13,7 +13,7 @@ import {World} from '../support/world.ts'
 const SECOND = 1_000
 const MINUTE = 60 * SECOND
 const DAY = 24 * 60 * MINUTE
-const KEEP = {keepLaunches: 5, keepMs: null, keepOutputBytes: 1_000}
+const KEEP = {keepLaunches: 5, keepExecutions: 5, keepMs: null, keepOutputBytes: 1_000}
 
 function aRetention(prune: (request: PruneRequest) => Promise<PruneResult>) {
   const clock = new VirtualClock()

@@ -186,7 +186,7 @@ export class SimulatedNode {
       }),
     ]
     const {keepLaunches, keepMs} = this.settings
-    const keep = {keepLaunches, keepMs, keepOutputBytes: 2 ** 31}
+    const keep = {keepLaunches, keepExecutions: keepLaunches, keepMs, keepOutputBytes: 2 ** 31}
     if (this.settings.prunes) services.push(new HistoryRetention({...ports, keep}))
     return services
   }

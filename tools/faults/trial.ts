@@ -14,7 +14,7 @@ import {auditCluster, type ClusterAudit} from './audit.ts'
 
 const CLIENTS = 3
 /** Keeps all launches for the audit; running executions may finish during a shutdown. */
-const FLAGS = ['--keep-launches', '100000', '--grace', '10s']
+const FLAGS = ['--keep-launches', '100000', '--keep-executions', '100000', '--grace', '10s']
 
 export interface TrialOptions extends Pick<ClusterOptions, 'settings'> {
   readonly agents: readonly string[]

@@ -10,7 +10,7 @@ import {Operators} from '../faults/operators.ts'
 import {isSound, auditCluster} from '../faults/audit.ts'
 
 const CLIENTS = 4
-const FLAGS = ['--keep-launches', '10000', '--grace', '10s']
+const FLAGS = ['--keep-launches', '10000', '--keep-executions', '10000', '--grace', '10s']
 const RECOVERED_WITHIN_MS = 60_000
 const JOB = 'any-00'
 

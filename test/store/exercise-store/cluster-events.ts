@@ -76,7 +76,13 @@ export function clusterEventCases(when: Case): void {
       (await store.clusterEvents({from: 0, to: scene.now + MINUTE, limit: 9})).length
     assert.notEqual(await stored(), 0)
     scene.advance(401 * 24 * 60 * MINUTE)
-    const keep = {keepLaunches: 1, keepUnlaunched: 1, keepMs: null, keepOutputBytes: 1e9}
+    const keep = {
+      keepLaunches: 1,
+      keepExecutions: 1_000,
+      keepUnlaunched: 1,
+      keepMs: null,
+      keepOutputBytes: 1e9,
+    }
     await store.prune({term, round: 'other', ...keep, after: 0, jobLimit: 1, rowLimit: 100})
     assert.equal(await stored(), 0)
   })

@@ -98,7 +98,13 @@ export function disabledCases(when: Case): void {
     for (let time = 0; time < 3; time += 1) await scene.complete('a', 'succeeded')
     scene.advance(90 * 24 * 60 * MINUTE)
     const {term, store} = scene
-    const keep = {keepLaunches: 1, keepUnlaunched: 0, keepMs: MINUTE, keepOutputBytes: 1e9}
+    const keep = {
+      keepLaunches: 1,
+      keepExecutions: 1_000,
+      keepUnlaunched: 0,
+      keepMs: MINUTE,
+      keepOutputBytes: 1e9,
+    }
     const limits = {after: 0, jobLimit: 100, rowLimit: 100}
     await store.prune({term, round: 'all', ...keep, ...limits})
     const page = await store.launches('a', {...ALL_ROWS, decision: null})

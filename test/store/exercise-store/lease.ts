@@ -90,7 +90,13 @@ export function leaseCases(when: Case): void {
     await scene.lead('successor')
     const key = {group, node: 'node-1', attempt: 1}
     const to = {nodeId: 'n2', nodeName: 'node-2'}
-    const keep = {keepLaunches: 0, keepUnlaunched: 0, keepMs: null, keepOutputBytes: 0}
+    const keep = {
+      keepLaunches: 0,
+      keepExecutions: 1_000,
+      keepUnlaunched: 0,
+      keepMs: null,
+      keepOutputBytes: 0,
+    }
     const lost = {
       nodeId: 'n1',
       exceptIncarnation: null,

@@ -6,6 +6,7 @@ import {ALL_EXECUTIONS, ALL_ROWS, anEnd, aRow, aSpec, DAY, MINUTE, type Scene} f
 
 const KEEP: Omit<PruneRequest, 'term'> = {
   keepLaunches: 100,
+  keepExecutions: 1_000,
   keepUnlaunched: 1_000,
   keepMs: null,
   keepOutputBytes: 2 ** 31,
@@ -51,6 +52,34 @@ export function pruneCases(when: Case): void {
       assert.deepEqual(await scene.job('a'), before)
     },
   )
+
+  when('launches are kept longer than their executions and output', async (scene) => {
+    await scene.submit('a', {retries: 1})
+    const open = await scene.run('a')
+    await scene.claim()
+    const groups: number[] = []
+    for (let index = 0; index < 4; index += 1)
+      groups.push(await scene.complete('a', 'succeeded', {output: 'x'}))
+    const job = await scene.job('a')
+    const bounded = await prune(scene, {keepExecutions: 1, rowLimit: 2})
+    assert.deepEqual([bounded.rowsDeleted, bounded.more], [2, true])
+    const {rowsDeleted, outputBytesCut, more} = await prune(scene, {keepExecutions: 1})
+    assert.deepEqual([rowsDeleted, outputBytesCut, more], [1, 1, false])
+    const launches = await scene.launches('a')
+    assert.deepEqual(
+      launches.map(({group, status, executions}) => [group, status, executions.length]),
+      [
+        [groups[3], 'success', 1],
+        ...groups
+          .slice(0, 3)
+          .toReversed()
+          .map((group) => [group, 'success', 0]),
+        [open, null, 1],
+      ],
+    )
+    assert.deepEqual(await scene.job('a'), job)
+    assert.equal((await prune(scene, {keepExecutions: 1})).rowsDeleted, 0)
+  })
 
   when('rows without a launch have a limit of their own', async (scene) => {
     const job = await scene.submit('a')

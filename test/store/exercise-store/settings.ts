@@ -184,7 +184,13 @@ export function settingsCases(when: Case): void {
     await scene.submit('a')
     const first = await scene.complete('a', 'succeeded')
     await scene.store.deleteJob('a')
-    const keep = {keepLaunches: 0, keepUnlaunched: 0, keepMs: 0, keepOutputBytes: 0}
+    const keep = {
+      keepLaunches: 0,
+      keepExecutions: 1_000,
+      keepUnlaunched: 0,
+      keepMs: 0,
+      keepOutputBytes: 0,
+    }
     const piece = {round: 'all' as const, after: 0, jobLimit: 10, rowLimit: 10}
     await scene.store.prune({term: scene.term, ...keep, ...piece})
     await scene.submit('a')

@@ -20,7 +20,7 @@ const P99_MAX_MS = 8_000
 const MAX_MS = 10_000
 const ASKED_MAX_MS = 1_000
 /** Excludes planned times during the start of the servers. */
-const FLAGS = ['--keep-launches=100000']
+const FLAGS = ['--keep-launches=100000', '--keep-executions=100000']
 const PAGE = 1_000
 
 export const clusterTakeover: Section = {

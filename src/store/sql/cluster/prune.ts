@@ -58,6 +58,7 @@ export function* prune(tx: Transaction, request: PruneRequest): Query<PruneResul
   } else {
     const piece = yield* request.round === 'all' ? someJobs(request) : someLaunched(request)
     yield* pruneLaunches(budget, yield* excess(tx, budget, request, piece.ids))
+    yield* pruneExecutions(budget, request, piece.ids)
     next = piece.next
     isLast = piece.isLast
   }
@@ -141,7 +142,7 @@ function* excess(
       ids.map((id) => [id, limit, keepUnlaunched]),
     ),
   ]
-  if (keepMs !== null) {
+  if (keepMs !== null && request.round === 'all') {
     const oldAt = yield* tooOldAt(tx, keepMs)
     const old = yield* each<{group_id: number}>(
       TOO_OLD,
@@ -154,8 +155,15 @@ function* excess(
   return [...groups].toSorted((a, b) => a - b)
 }
 
-/** Deletes launches with their executions and output within the budget; the first one is always deleted. */
-function* pruneLaunches(budget: Budget, groups: readonly number[]): Query<void> {
+/**
+ * The first launches of these whose rows fit into the budget, which is charged; at least one, if nothing was
+ * deleted yet. `ownRows`: rows of each besides its executions.
+ */
+function* withinBudget(
+  budget: Budget,
+  groups: readonly number[],
+  ownRows: number,
+): Query<readonly number[]> {
   const candidates = groups.slice(0, Math.max(1, budget.rowsLeft))
   const sizes = yield* oneEach<{size: number}>(
     `SELECT count(*) AS size FROM executions WHERE group_id = ?`,
@@ -163,17 +171,53 @@ function* pruneLaunches(budget: Budget, groups: readonly number[]): Query<void> 
   )
   const chosen: number[] = []
   for (const [index, group] of candidates.entries()) {
-    const rows = 1 + (sizes[index]?.size ?? 0)
+    const rows = ownRows + (sizes[index]?.size ?? 0)
     if (budget.rowsLeft < rows && budget.rowsDeleted > 0) break
     budget.rowsLeft -= rows
     budget.rowsDeleted += rows
     chosen.push(group)
   }
-  const values = chosen.map((group) => [group])
-  budget.outputBytesCut += yield* dropOutputOfLaunches(chosen)
-  yield* each(`DELETE FROM executions WHERE group_id = ?`, values)
-  yield* each(`DELETE FROM launches WHERE group_id = ?`, values)
   if (chosen.length < groups.length) budget.more = true
+  return chosen
+}
+
+/** Deletes launches with their executions and output. */
+function* pruneLaunches(budget: Budget, groups: readonly number[]): Query<void> {
+  const chosen = yield* withinBudget(budget, groups, 1)
+  yield* deleteExecutions(budget, chosen)
+  yield* each(
+    `DELETE FROM launches WHERE group_id = ?`,
+    chosen.map((group) => [group]),
+  )
+}
+
+function* deleteExecutions(budget: Budget, groups: readonly number[]): Query<void> {
+  budget.outputBytesCut += yield* dropOutputOfLaunches(groups)
+  yield* each(
+    `DELETE FROM executions WHERE group_id = ?`,
+    groups.map((group) => [group]),
+  )
+}
+
+/** Launches of a job that have executions, before the newest launches whose executions are kept. */
+const BEFORE_NEWEST = `SELECT DISTINCT e.group_id FROM executions e
+  JOIN launches l ON l.group_id = e.group_id AND l.open = 0
+  WHERE e.job_id = ? AND e.group_id < (SELECT group_id FROM launches
+    WHERE job_id = ? AND decision = 'launched' ORDER BY group_id DESC LIMIT 1 OFFSET ?)
+  ORDER BY e.group_id LIMIT ?`
+
+/** Deletes executions and output of launches beyond the newest; the launches stay. */
+function* pruneExecutions(
+  budget: Budget,
+  {keepExecutions, rowLimit}: PruneRequest,
+  ids: readonly number[],
+): Query<void> {
+  const found = yield* each<{group_id: number}>(
+    BEFORE_NEWEST,
+    ids.map((id) => [id, id, keepExecutions - 1, rowLimit + 1]),
+  )
+  const groups = found.flat().map((row) => row.group_id)
+  yield* deleteExecutions(budget, yield* withinBudget(budget, groups, 0))
 }
 
 /** No launch of the job is open: none of its executions runs. */
