@@ -75,7 +75,7 @@ export function explain(
   const disabledBy = newestDisable(facts.changes, now)
   const told =
     chosen === null
-      ? absent(facts, span, words, disabledBy)
+      ? absent(facts, span, words, disabledBy, context)
       : storedTold(chosen, facts, known, words, subject.kind === 'at' ? span : null)
   const {sentences, advice = '', commands = [], facts: shown = {}} = told
   return {
@@ -102,10 +102,13 @@ function absent(
   span: Span,
   words: Words,
   disabledBy: ChangeFacts | undefined,
+  {mayRead}: ExplainContext,
 ): Answer {
   const created = facts.changes.find(({action}) => action === 'job.create')
   const change = facts.job.spec.disabled ? disabledBy : facts.changes.find(isDefinition)
-  return {kind: 'absent', ...absenceTold(facts, span, words, {created, change})}
+  const told = absenceTold(facts, span, words, {created, change})
+  const isHidden = told.code === 'follows_parent' && !mayRead(facts.job.spec.parentJob)
+  return {...told, kind: 'absent', commands: isHidden ? [] : (told.commands ?? [])}
 }
 
 /** A row of the history. `span`: further rows of a day are counted. */
