@@ -11,6 +11,8 @@ export interface Column<Row> {
   readonly title: string
   /** Untrusted text; control sequences are removed. */
   readonly text: (row: Row) => string
+  /** Put before the text, as the lines of a tree; its spaces stay. */
+  readonly indent?: (row: Row) => string
   /** Adds colours to the text, nothing else. */
   readonly shown?: (text: string) => string
   /** Cut after all others, as a name is. So is the first column. */
@@ -35,7 +37,7 @@ export function table<Row>(
 ): string {
   if (rows.length === 0) return `${empty}\n`
   const columns = fittingColumns(all, rows, terminal.columns)
-  const cells = rows.map((row) => columns.map((column) => oneLine(column.text(row))))
+  const cells = rows.map((row) => columns.map((column) => cellOf(column, row)))
   const natural = columns.map(({title}, index) =>
     cells.reduce((widest, line) => Math.max(widest, lengthOf(line[index]!)), title.length),
   )
@@ -54,6 +56,10 @@ export function table<Row>(
   ].join('')
 }
 
+function cellOf<Row>({text, indent}: Column<Row>, row: Row): string {
+  return `${indent?.(row) ?? ''}${oneLine(text(row))}`
+}
+
 /** Columns left when dispensable ones that do not fit are dropped. */
 function fittingColumns<Row>(
   columns: readonly Column<Row>[],
@@ -62,7 +68,7 @@ function fittingColumns<Row>(
 ): readonly Column<Row>[] {
   const natural = columns.map((column) =>
     rows.reduce(
-      (widest, row) => Math.max(widest, lengthOf(oneLine(column.text(row)))),
+      (widest, row) => Math.max(widest, lengthOf(cellOf(column, row))),
       column.title.length,
     ),
   )

@@ -50,6 +50,12 @@ export const ERROR_CODES = {
     when: 'A query parameter is not a number, or not one of its allowed values.',
     fix: 'The detail names the parameter and its allowed values.',
   },
+  cursor_invalid: {
+    status: 400,
+    title: 'The position of a page is invalid',
+    when: '`after` is not the `next` of a page of this list.',
+    fix: 'Read the list from its beginning, without `after`.',
+  },
   parameter_unknown: {
     status: 400,
     title: 'The route has no such query parameter',
@@ -179,7 +185,7 @@ export const ERROR_CODES = {
   launch_unknown: {
     status: 404,
     title: 'There is no such launch',
-    when: 'The job has no launch with this number, or no longer has it.',
+    when: 'There is no launch with this number, or no longer, or you may not read its job.',
     fix: '',
   },
   policy_unknown: {

@@ -50,6 +50,7 @@ import {routeAudit} from './routes/audit.ts'
 import {routeChannels} from './routes/channels.ts'
 import {routeCluster} from './routes/cluster.ts'
 import {routeFiles} from './routes/files.ts'
+import {routeAcrossJobs} from './routes/across-jobs.ts'
 import {routeHistory} from './routes/history.ts'
 import {routeJobs} from './routes/jobs.ts'
 import {routePlanned} from './routes/planned.ts'
@@ -129,6 +130,7 @@ async function routeV1(
   routeSubmits(v1, operations)
   routeJobs(v1, operations, shared)
   routeHistory(v1, operations, shared, new OutputStreams(operations, streams))
+  routeAcrossJobs(v1, operations)
   routePlanned(v1, operations)
   routeStatus(v1, operations)
   routeCluster(v1, operations, options, new EventStreams(options, streams))

@@ -15,7 +15,7 @@ import {
 import type {ExecutionView} from '../ports/history-store.ts'
 import type {CancelResult} from '../ports/node-store.ts'
 import type {OperationsContext} from './context.ts'
-import {createLaunches} from './executions.ts'
+import {requireLaunch} from './executions.ts'
 import {executionUnknown, jobUnknown} from './jobs.ts'
 
 /** Executions in one request: some seconds of writes. The reply says that there are more. */
@@ -106,7 +106,7 @@ async function openOf(
 ): Promise<readonly ExecutionKey[]> {
   const found: ExecutionRecord[] = []
   if (group !== null) {
-    const {executions} = await createLaunches(context).launch(name, group)
+    const {executions} = await requireLaunch(context.store, name, group)
     found.push(...executions.filter(({status}) => isOpen(status)))
   } else
     for (const status of OPEN_STATUSES)

@@ -3,9 +3,17 @@ import type {NameFilter} from '../core/access/authorization.ts'
 import type {ClusterEvent} from '../core/cluster-event.ts'
 import type {ExecutionKey, ExecutionRecord, ExecutionStatus} from '../core/execution.ts'
 import type {ExplainFacts, ExplainSubject} from '../core/explain/facts.ts'
-import type {LaunchDecision, LaunchRecord} from '../core/launch-record.ts'
+import type {
+  LaunchCause,
+  LaunchDecision,
+  LaunchRecord,
+  LaunchStatus,
+} from '../core/launch-record.ts'
+import type {Reason} from '../core/launch-reasons.ts'
 import type {MemberStatus} from '../core/node.ts'
-import type {Order, Page, Slice} from './page.ts'
+import type {TracedLaunch} from '../core/trace.ts'
+import type {MetadataFilter} from './job-store.ts'
+import type {KeysetPage, KeysetSlice, Order, Page, Slice} from './page.ts'
 
 /** An execution with the requested number of last output bytes. */
 export interface ExecutionView extends ExecutionRecord {
@@ -23,6 +31,45 @@ export interface ExecutionView extends ExecutionRecord {
  */
 export interface LaunchView extends LaunchRecord {
   readonly executions: readonly ExecutionRecord[]
+  /** The parent's launch; `null` = it has none, or its row is not kept. */
+  readonly parent: RelatedLaunch | null
+  /** Launches of dependents, in the order of their numbers; at most `CHILDREN_MAX`. */
+  readonly children: readonly RelatedLaunch[]
+}
+
+export type RelatedLaunch = Pick<LaunchRecord, 'group' | 'jobName' | 'decision' | 'status'>
+
+/** Which launches, over all jobs. Absent filters of jobs and instants in ms = all. */
+interface AcrossJobs extends KeysetSlice {
+  readonly names: NameFilter
+  /** Name of a job, in which `*` is any text. */
+  readonly job: string | null
+  readonly node: string | null
+  /** When the launch was recorded: not before `since`, and before `until`. */
+  readonly since: number | null
+  readonly until: number | null
+  /** Only what ended then or later: the list is in the order of ends, and has bad ends only. */
+  readonly endedSince: number | null
+}
+
+export interface LaunchListQuery extends AcrossJobs {
+  readonly metadata: readonly MetadataFilter[]
+  /**
+   * `skipped` and `missed` are in the order of their last decision: a row that covers days is found by its
+   * last planned time.
+   */
+  readonly decision: LaunchDecision | null
+  readonly reason: Reason | null
+  readonly cause: LaunchCause | null
+  readonly status: LaunchStatus | null
+}
+
+export interface ExecutionListQuery extends AcrossJobs {
+  readonly status: ExecutionStatus | 'not_pending' | null
+  readonly reason: string | null
+  readonly exitCode: number | null
+  readonly minDurationMs: number | null
+  readonly outputBytes: number
 }
 
 export type ExecutionSort = 'id' | 'started_at' | 'finished_at' | 'attempt'
@@ -139,6 +186,14 @@ export interface HistoryStore {
   launch(name: string, group: number): Promise<LaunchView | null>
   /** Facts about a job around a time, from one snapshot. `null` = no such job. */
   explainFacts(name: string, subject: ExplainSubject): Promise<ExplainFacts | null>
+  /** `null` = no such launch, or none of these jobs. */
+  launchOfAny(group: number, names: NameFilter): Promise<LaunchView | null>
+  /** The chain of the launch from its root, by number: at most `limit`. Empty = no such launch. */
+  trace(group: number, limit: number): Promise<readonly TracedLaunch[]>
+  /** Newest first. */
+  launchList(query: LaunchListQuery): Promise<KeysetPage<LaunchView>>
+  /** Newest first. */
+  executionList(query: ExecutionListQuery): Promise<KeysetPage<ExecutionView>>
   /** A row a day for the last `days` days including today, oldest first. Days without runs have zeros. */
   statistics(days: number): Promise<readonly DayStatistics[]>
   /** Events that began in [from, to), or lasted into it, newest first. */

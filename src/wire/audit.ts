@@ -8,8 +8,8 @@ import type {
 } from '../ports/audit-store.ts'
 import {encodeDefinition} from './job.ts'
 import {isObject} from './json.ts'
-import {PageQuery, type Query, QueryProblem, PAGE_ROWS_MAX, readSlice} from './query.ts'
-import {formatOptionalTime, formatTime, parseTime} from '../lib/rfc3339.ts'
+import {PageQuery, type Query, PAGE_ROWS_MAX, readSlice, readTime} from './query.ts'
+import {formatOptionalTime, formatTime} from '../lib/rfc3339.ts'
 import {OptionalTime, Time} from './shapes.ts'
 
 export const RESULTS = ['done', 'refused'] as const
@@ -117,15 +117,6 @@ export function readAuditQuery(query: Query) {
     from: readTime(query, 'from'),
     to: readTime(query, 'to'),
   }
-}
-
-function readTime(query: Query, name: string): number | null {
-  const value = query.text(name)
-  if (value === null) return null
-  const at = parseTime(value)
-  if (at === null)
-    throw new QueryProblem(`${name}: is not a time; write it as "2026-05-01T08:30:00Z"`)
-  return at
 }
 
 export function encodeAuditEntry(entry: AuditEntryRecord): AuditEntryJson {

@@ -2,6 +2,7 @@
 import {Type, type Static} from 'typebox'
 import {executionId, type ExecutionRecord} from '../core/execution.ts'
 import {launchStatus} from '../core/finish.ts'
+import {CHILDREN_MAX} from '../core/trace.ts'
 import type {ExecutionView, LaunchView} from '../ports/history-store.ts'
 import {decodeOutput, lastBytes} from './output.ts'
 import {OptionalTime, schemaRef, Time, ZERO_TIME} from './shapes.ts'
@@ -160,7 +161,13 @@ function timeOrZero(at: number | null): string {
 
 export const LAUNCH_DECISIONS = ['pending', 'launched', 'skipped', 'missed'] as const
 
-const LAUNCH_ENDS = ['', 'success', 'failed', 'partially_failed'] as const
+export const LAUNCH_ENDS = ['success', 'failed', 'partially_failed', 'cancelled'] as const
+
+export const LaunchEnd = Type.Enum(['', ...LAUNCH_ENDS], {
+  description:
+    'How it ended, by the last attempt on each node; `cancelled`: all that did not succeed were cancelled. ' +
+    'Empty before the end, and if nothing was launched.',
+})
 
 export const Launch = Type.Object(
   {
@@ -175,14 +182,36 @@ export const Launch = Type.Object(
     }),
     decision: Type.Enum([...LAUNCH_DECISIONS], {description: 'The decision of the leader.'}),
     reason: Type.String({description: 'A code, optionally followed by a colon and a sentence.'}),
-    status: Type.Enum([...LAUNCH_ENDS], {
-      description:
-        'How it ended, by the last attempt on each node. Empty before the end, and if nothing was launched.',
-    }),
+    status: LaunchEnd,
+    ended_at: Type.Optional(Time('When it ended. Absent before the end.')),
     term: Type.Union([Type.Integer(), Type.Null()], {
       description: 'Term of the leader that decided.',
     }),
     executions: Type.Array(schemaRef(LaunchExecution), {description: 'Its executions.'}),
+    parent: Type.Optional(
+      Type.Object(
+        {job: Type.String(), group: Type.Integer(), status: LaunchEnd},
+        {description: 'The launch whose end requested it. Absent without one.'},
+      ),
+    ),
+    root: Type.Optional(
+      Type.Integer({description: 'The launch that began the chain. Absent if it is this one.'}),
+    ),
+    children: Type.Optional(
+      Type.Array(
+        Type.Object({
+          job: Type.String(),
+          group: Type.Integer(),
+          decision: Type.Enum([...LAUNCH_DECISIONS]),
+          status: LaunchEnd,
+        }),
+        {
+          description:
+            `Launches of its dependents, at most ${CHILDREN_MAX}. Absent without any. Jobs that the caller ` +
+            'may not read are left out.',
+        },
+      ),
+    ),
   },
   {
     $id: 'Launch',
@@ -192,7 +221,11 @@ export const Launch = Type.Object(
 export type LaunchJson = Static<typeof Launch>
 
 export function encodeLaunch(launch: LaunchView): LaunchJson {
-  const {executions} = launch
+  const {executions, parent, children} = launch
+  // A launch that an earlier release closed has no status of its own.
+  const status = launch.status ?? (executions.length === 0 ? null : launchStatus(executions))
+  const ends = executions.flatMap(({finishedAt}) => (finishedAt === null ? [] : [finishedAt]))
+  const endedAt = launch.closedAt ?? (status === null ? null : Math.max(...ends))
   return {
     group: launch.group,
     job_name: launch.jobName,
@@ -203,8 +236,20 @@ export function encodeLaunch(launch: LaunchView): LaunchJson {
     cause: launch.cause,
     decision: launch.decision,
     reason: launch.reason,
-    status: executions.length === 0 ? '' : (launchStatus(executions) ?? ''),
+    status: status ?? '',
+    ...(endedAt === null ? {} : {ended_at: formatTime(endedAt)}),
     term: launch.term,
     executions: executions.map(encodeLaunchExecution),
+    ...(parent === null
+      ? {}
+      : {parent: {job: parent.jobName, group: parent.group, status: parent.status ?? ''}}),
+    ...(launch.rootGroup === null ? {} : {root: launch.rootGroup}),
+    ...(children.length === 0
+      ? {}
+      : {
+          children: children.map(({jobName, group, decision, status: end}) => {
+            return {job: jobName, group, decision, status: end ?? ''}
+          }),
+        }),
   }
 }

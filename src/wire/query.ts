@@ -6,6 +6,7 @@
 import {Type} from 'typebox'
 import {OUTPUT_KEPT_BYTES} from '../core/execution.ts'
 import type {KeysetSlice, Position} from '../ports/page.ts'
+import {parseTime} from '../lib/rfc3339.ts'
 import {EXECUTION_STATUSES} from './execution.ts'
 
 export interface Range {
@@ -19,6 +20,12 @@ export const FILTERS_MAX = 64
 /** An invalid parameter. `message` is a sentence that names it. */
 export class QueryProblem extends Error {
   override readonly name = 'QueryProblem'
+  readonly code: 'query_invalid' | 'cursor_invalid'
+
+  constructor(message: string, code: QueryProblem['code'] = 'query_invalid') {
+    super(message)
+    this.code = code
+  }
 }
 
 /** Names and values in the order sent, percent-decoded. An invalid escape stays as it is. */
@@ -96,7 +103,7 @@ export class Query {
 
 const SHOWN_LENGTH_MAX = 64
 
-function shortened(value: string): string {
+export function shortened(value: string): string {
   return value.length > SHOWN_LENGTH_MAX ? `${value.slice(0, SHOWN_LENGTH_MAX)}…` : value
 }
 
@@ -211,6 +218,16 @@ export const PlannedQuery = {
 
 export const PageQuery = Type.Object({_start: Start, _end: End})
 
+/** Instant of a parameter; `null` when absent or empty. */
+export function readTime(query: Query, name: string): number | null {
+  const value = query.text(name)
+  if (value === null) return null
+  const at = parseTime(value)
+  if (at === null)
+    throw new QueryProblem(`${name}: is not a time; write it as "2026-05-01T08:30:00Z"`)
+  return at
+}
+
 const KEYSET_LIMIT = {minimum: 1, maximum: PAGE_ROWS_MAX, default: 100}
 
 /** Parameters of lists without an end: their reply has the rows and `next`. */
@@ -236,7 +253,10 @@ export function readKeyset(query: Query, kinds: readonly (keyof typeof IS_OF_KIN
   const isOfList =
     position?.length === kinds.length && kinds.every((kind, at) => IS_OF_KIND[kind](position[at]))
   if (!isOfList)
-    throw new QueryProblem('after: must be the `next` of a page of this list; begin without it')
+    throw new QueryProblem(
+      'after: must be the `next` of a page of this list; begin without it',
+      'cursor_invalid',
+    )
   return {after: position as Position, limit}
 }
 
@@ -325,7 +345,7 @@ const PAIR = /^([^:=]+)[:=](.*)$/s
  * `metadata[k]=v`; as a list `k:v` or `k=v`; a bare text in a list matches a key or a value. A number in
  * brackets is the index of a list if the value is a pair, else a key.
  */
-function readMetadataFilters(query: Query): MetadataFilter[] {
+export function readMetadataFilters(query: Query): MetadataFilter[] {
   const filters: MetadataFilter[] = []
   for (const [name, value] of query.pairs) {
     const pair = LIST_NAME.test(name) ? PAIR.exec(value) : null

@@ -238,6 +238,7 @@ const ABSENT: Readonly<Record<string, readonly string[]>> = {
   Job: ['firing_paused', 'waits_for_node', ...LATER_FIELDS.map(({wire}) => wire)],
   Execution: ['not_before'],
   LaunchExecution: ['not_before'],
+  Launch: ['ended_at', 'parent', 'root', 'children'],
 }
 
 test('replies have exactly the described fields', async (t) => {
@@ -246,11 +247,15 @@ test('replies have exactly the described fields', async (t) => {
   await api.join()
   const job = await api.job('shape')
   await api.finish(await api.running('shape'), 'succeeded', {text: 'x'})
+  await api.running('shape')
   const replies: readonly (readonly [string, unknown])[] = [
     ['Job', job],
     ['Execution', (await api.get('/v1/jobs/shape/executions')).json[0]],
     ['Launch', (await api.get('/v1/jobs/shape/launches')).json[0]],
     ['LaunchExecution', (await api.get('/v1/jobs/shape/launches')).json[0].executions[0]],
+    ['LaunchList', (await api.get('/v1/launches')).json],
+    ['ExecutionList', (await api.get('/v1/executions')).json],
+    ['Trace', (await api.get('/v1/launches/1/trace')).json],
     ['Member', (await api.get('/v1/leader')).json],
     ['Status', (await api.get('/v1/')).json],
     ['PauseStatus', (await api.get('/v1/pause')).json],

@@ -8,6 +8,8 @@ export const TEAM_A = {
   path: {
     '/v1/jobs': {capabilities: ['list']},
     '/v1/busy': {capabilities: ['list']},
+    '/v1/launches': {capabilities: ['list']},
+    '/v1/executions': {capabilities: ['list']},
     '/v1/events': {capabilities: ['list']},
     '/v1/jobs/team-a-*': {capabilities: ['create', 'read', 'update', 'delete']},
     '/v1/jobs/team-a-*/**': {capabilities: ['create', 'read', 'list', 'delete']},

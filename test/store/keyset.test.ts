@@ -72,4 +72,16 @@ describe('pages by keyset', () => {
     assert.deepEqual(pagesOf(connection, listOf('asc', {filter}), 1), [[1], [4], [8], []])
     connection.close()
   })
+
+  it('begin and end with the range of the list, also if only its first columns are given', () => {
+    const connection = opened(9)
+    const range = {begin: [4], end: [2]}
+    assert.deepEqual(pagesOf(connection, listOf('desc', {range}), 3), [[7, 6, 5], [4]])
+    const filter = {where: 'id <> ?', values: [5], visitedMax: 2}
+    assert.deepEqual(pagesOf(connection, listOf('desc', {range, filter}), 3), [[7, 6], [4], []])
+    assert.deepEqual(pagesOf(connection, listOf('asc', {range: {begin: [2], end: [4]}}), 9), [
+      [6, 7, 8, 9],
+    ])
+    connection.close()
+  })
 })

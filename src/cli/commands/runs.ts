@@ -4,28 +4,39 @@ import {pause} from '../../lib/pause.ts'
 import {type CancelledJson, type ExecutionJson, omittedLine} from '../../wire/execution.ts'
 import type {JobJson} from '../../wire/job.ts'
 import {EXECUTION_FILTERS} from '../../wire/query.ts'
-import {endReason} from './launches.ts'
+import {addAllLaunchesCommand, endReason, type Range, rangeQuery, withRange} from './launches.ts'
+import {addTraceCommand} from './trace.ts'
 import {path, STREAM_TIMEOUT_MS} from '../client.ts'
 import {NegativeResult, CallFailed, CommandFailed, UsageError} from '../errors.ts'
-import {type Column, duration, fieldList, relative, timeAndAge} from '../format.ts'
+import {type Column, duration, fieldList, relative, table, timeAndAge} from '../format.ts'
+import {pages} from '../pages.ts'
 import {FAILURES_MAX, RETRY_MS} from '../poll.ts'
 import {PlainText} from '../sanitize.ts'
 import {readEvents, type ServerEvent} from '../server-events.ts'
 import {print, printJson, printTable, type Session, type WithSession} from '../session.ts'
 import {status, type Terminal, toned} from '../terminal.ts'
-import {oneOf, whole} from '../values.ts'
+import {durationText, oneOf, whole} from '../values.ts'
 
 const RUNS_SHOWN = 20
 /** Tables do not show the output. */
 const NO_OUTPUT = {output_size_limit: '0'}
 
+/** Commands of executions and launches of all jobs. */
 export function addRunCommands(program: Command, use: WithSession): void {
+  addAllLaunchesCommand(program, use)
+  addTraceCommand(program, use)
   const runs = program
     .command('runs')
     .description('List, show, follow and cancel the executions of jobs')
-  runs
-    .command('list <job>')
-    .description('List the executions of a job, newest first')
+  withRange(
+    runs
+      .command('list [job]')
+      .description('List the executions of a job, or of all jobs, newest first'),
+  )
+    .option('--job <glob>', "Without a job: only of these jobs, as in 'backup-*'")
+    .option('--reason <code>', 'Only with this reason code, such as node_lost')
+    .option('--exit-code <n>', 'Only with this exit code', whole('--exit-code', 0))
+    .option('--min-duration <duration>', 'Only those that took, or have run, this long')
     .option(
       '--status <status>',
       `Only executions with this status: ${EXECUTION_FILTERS.join(', ')}; all = also pending`,
@@ -90,28 +101,70 @@ function retryText({not_before: at}: ExecutionJson, now: number): string {
   return Date.parse(at) > now ? `retry ${relative(at, now)}` : 'retry due'
 }
 
+interface ListOptions extends Range {
+  readonly status?: string
+  readonly limit: number
+  readonly job?: string
+  readonly node?: string
+  readonly reason?: string
+  readonly exitCode?: number
+  readonly minDuration?: string
+}
+
 async function list(
   session: Session,
-  job: string,
-  options: {status?: string; limit: number},
+  job: string | undefined,
+  {limit, since, until, endedSince, exitCode, minDuration, ...rest}: ListOptions,
 ): Promise<void> {
-  const query = {...NO_OUTPUT, status: options.status, _end: options.limit}
-  const at = path('jobs', job, 'executions')
-  const {value} = await session.client.call<ExecutionJson[]>('GET', at, {query})
+  if (job !== undefined && rest.job !== undefined)
+    throw new UsageError('runs list takes a job, or --job, not both.')
+  const {status, ...filters} = {
+    ...rest,
+    ...rangeQuery(session, {since, until, endedSince}),
+    exit_code: exitCode,
+    min_duration:
+      minDuration === undefined ? undefined : durationText('--min-duration', minDuration),
+  }
+  if (job !== undefined && Object.values(filters).every((value) => value === undefined)) {
+    const query = {...NO_OUTPUT, status, _end: limit}
+    const at = path('jobs', job, 'executions')
+    const {value} = await session.client.call<ExecutionJson[]>('GET', at, {query})
+    return printExecutions(session, value, [], value)
+  }
+  const query = {...filters, status, job: job ?? filters.job}
+  const {rows, next} = await pages<ExecutionJson>(
+    session,
+    '/executions',
+    'executions',
+    query,
+    limit,
+  )
+  printExecutions(session, rows, [JOB], {executions: rows, next})
+}
+
+const JOB: Column<ExecutionJson> = {title: 'JOB', text: (execution) => execution.job_name}
+
+function printExecutions(
+  session: Session,
+  value: readonly ExecutionJson[],
+  more: readonly Column<ExecutionJson>[],
+  reply: unknown,
+): void {
   const {terminal} = session
   const now = session.clock.now()
   const columns = [
+    ...more,
     ...executionColumns(terminal, now),
     ...optionalColumns(now).filter(({text}) => value.some((execution) => text(execution) !== '')),
   ]
-  printTable(session, columns, value, 'No executions.')
+  print(session, reply, table(terminal, columns, value, 'No executions.'))
 }
 
 async function busy(session: Session): Promise<void> {
   const {value} = await session.client.call<ExecutionJson[]>('GET', '/busy', {query: NO_OUTPUT})
   const {terminal} = session
   const columns: readonly Column<ExecutionJson>[] = [
-    {title: 'JOB', text: (execution) => execution.job_name},
+    JOB,
     ...executionColumns(terminal, session.clock.now()).filter(({title}) => title !== 'TOOK'),
   ]
   printTable(session, columns, value, 'No running executions.')

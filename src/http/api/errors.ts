@@ -95,7 +95,7 @@ export function internalError(id: string): DomainError {
 export function asRefusal(error: unknown): DomainError | null {
   if (error instanceof DomainError) return error
   if (error instanceof QueryProblem)
-    return new DomainError('query_invalid', `${error.message}.`, {cause: error})
+    return new DomainError(error.code, `${error.message}.`, {cause: error})
   const status = clientStatusOf(error)
   if (status === null) return null
   if (status === 413) return tooLarge(error)

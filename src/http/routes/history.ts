@@ -227,7 +227,8 @@ function routeLaunches(app: FastifyInstance, operations: Operations, parts: List
       const query = queryOf(request)
       const decision = query.choice('decision', LAUNCH_DECISIONS)
       const slice = readSlice(query, PAGE_ROWS_MAX)
-      const page = await operations.launches(request.params.name, {...slice, decision})
+      const {name} = request.params
+      const page = await operations.launches(name, {...slice, decision}, callerOf(request))
       return sendRows(request, reply, parts.clock, page, encodeLaunch)
     },
   })
@@ -263,7 +264,8 @@ function routeLaunches(app: FastifyInstance, operations: Operations, parts: List
     }),
     handler: async (request: LaunchRequest, reply) => {
       const {name, group} = request.params
-      return sendJson(request, reply, 200, encodeLaunch(await operations.launch(name, group)))
+      const launch = await operations.launch(name, group, callerOf(request))
+      return sendJson(request, reply, 200, encodeLaunch(launch))
     },
   })
 }

@@ -22,6 +22,8 @@ import {
   totals,
 } from './launches/history.ts'
 import {explainFacts} from './launches/explain.ts'
+import {executionList, launchList, launchOfAny} from './launches/across-jobs.ts'
+import {trace} from './launches/trace.ts'
 import {endFiringPause, firingPauses, pauseFiring, removeEndedPauses} from './jobs/firing.ts'
 import {job, jobs} from './jobs/job-list.ts'
 import {earlierRun, earlierSubmit, keyOf} from './jobs/idempotency.ts'
@@ -146,6 +148,10 @@ export const METHODS = {
   launches: read(launches),
   launch: read(launch),
   explainFacts: read(explainFacts),
+  launchOfAny: read(launchOfAny),
+  trace: read(trace),
+  launchList: read(launchList),
+  executionList: read(executionList),
   statistics: read(statistics),
   clusterEvents: read(clusterEvents),
   totals: read(totals),

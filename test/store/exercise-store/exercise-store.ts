@@ -1,5 +1,6 @@
 /** Contract of the `Store` port: one file of cases for each subject, all run on every engine. */
 import {describe} from 'node:test'
+import {acrossJobsCases} from './across-jobs.ts'
 import {auditCases} from './audit.ts'
 import {caseWith, type Case} from './case.ts'
 import {cancelCases} from './cancel.ts'
@@ -65,6 +66,7 @@ const SUBJECTS: readonly (readonly [string, (when: Case) => void])[] = [
   ['history', historyCases],
   ['explain', explainCases],
   ['job list', jobListCases],
+  ['across jobs', acrossJobsCases],
   ['member', memberCases],
   ['member retention', memberRetentionCases],
   ['scheduling', schedulingCases],

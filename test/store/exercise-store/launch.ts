@@ -51,8 +51,8 @@ export function launchCases(when: Case): void {
       assert.deepEqual([after.nextAt, after.decidedUntil], [at + MINUTE, at])
       assert.equal(after.revision, job.revision)
       const shown = await scene.store.launch('a', launch.group)
-      const {executions, ...stored} = shown!
-      assert.deepEqual([stored, executions.length], [launch, 2])
+      const {executions, parent, children, ...stored} = shown!
+      assert.deepEqual([stored, executions.length, parent, children], [launch, 2, null, []])
     },
   )
 

@@ -36,7 +36,8 @@ export function requestCases(when: Case): void {
       [decided!.launch.group, decided!.launch.decision, decided!.launch.term],
       [result.group, 'launched', scene.term],
     )
-    const {executions, ...stored} = (await scene.store.launch('a', result.group))!
+    const view = (await scene.store.launch('a', result.group))!
+    const {executions, parent: _parent, children: _children, ...stored} = view
     assert.deepEqual(stored, decided!.launch)
     assert.deepEqual(
       executions.map(({node, slot, status}) => [node, slot, status]),
@@ -130,7 +131,8 @@ export function requestCases(when: Case): void {
     const stayed = await decide(scene, [stay])
     scene.advance(10)
     const repeated = await decide(scene, [stay])
-    const {executions: none, ...waiting} = (await scene.store.launch('a', group))!
+    const view = (await scene.store.launch('a', group))!
+    const {executions: none, parent: _parent, children: _children, ...waiting} = view
     assert.deepEqual(none, [])
     assert.deepEqual(stayed, {
       ...stayed,
@@ -161,8 +163,8 @@ export function requestCases(when: Case): void {
     const {launch} = decided[0]!
     assert.deepEqual([launch.decision, launch.reason, launch.open], ['skipped', 'no_target', false])
     assert.equal((await scene.store.job('a'))!.conditions, undefined)
-    const {executions, ...stored} = (await scene.store.launch('a', group))!
-    assert.deepEqual([stored, executions], [launch, []])
+    const {executions, parent, children, ...stored} = (await scene.store.launch('a', group))!
+    assert.deepEqual([stored, executions, parent, children], [launch, [], null, []])
     assert.deepEqual((await scene.store.loadRequests({afterGroup: 0, limit: 10})).requests, [])
   })
 

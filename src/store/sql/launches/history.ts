@@ -15,23 +15,21 @@ import type {
 } from '../../../ports/history-store.ts'
 import type {Page, Slice} from '../../../ports/page.ts'
 import {EPHEMERAL_KEPT_MS} from '../jobs/delete-job.ts'
-import {countOpenSpans} from './disabled-spans.ts'
 import {isShownName} from '../jobs/name-filter.ts'
 import {readOutput, withOutput} from '../executions/output.ts'
-import {all, each, one, type Query, together, type Transaction, type Value} from '../query.ts'
+import {all, one, type Query, together, type Transaction, type Value} from '../query.ts'
 import {
   BY_KEY,
   EXECUTION_COLUMNS,
-  EXECUTION_COLUMNS_BARE,
   EXECUTION_COLUMNS_E,
   executionOf,
   type ExecutionRow,
   keyValues,
   LAUNCH_COLUMNS,
-  launchOf,
   type LaunchRow,
 } from '../rows.ts'
 import {FIRING_PAUSED} from '../cluster/settings.ts'
+import {launchViews} from './launch-views.ts'
 
 export function* executions(
   tx: Transaction,
@@ -105,7 +103,7 @@ export function* launches(
       [...values, ...limits(query)],
     ),
   )
-  return {total: counted?.total ?? 0, rows: yield* withExecutions(tx, rows)}
+  return {total: counted?.total ?? 0, rows: yield* launchViews(tx, rows)}
 }
 
 export function* launch(tx: Transaction, name: string, group: number): Query<LaunchView | null> {
@@ -117,7 +115,7 @@ export function* launch(tx: Transaction, name: string, group: number): Query<Lau
     [group, ...values],
   )
   if (row === null) return null
-  const [view] = yield* withExecutions(tx, [row])
+  const [view] = yield* launchViews(tx, [row])
   return view!
 }
 
@@ -245,19 +243,6 @@ function executionOrder({sort, order}: Pick<ExecutionQuery, 'sort' | 'order'>): 
     case 'finished_at':
       return `${sort} ${way} ${empty}, ${identity}`
   }
-}
-
-/** Each launch with its executions, without text; one statement for any number of launches. */
-function* withExecutions(tx: Transaction, rows: readonly LaunchRow[]): Query<LaunchView[]> {
-  const executions = yield* each<ExecutionRow>(
-    `SELECT ${EXECUTION_COLUMNS_BARE} FROM executions WHERE group_id = ?
-      ORDER BY attempt, node_name`,
-    rows.map((row) => [row.group_id]),
-  )
-  const launches = yield* countOpenSpans(tx, rows.map(launchOf))
-  return launches.map((launch, index) => {
-    return {...launch, executions: (executions[index] ?? []).map(executionOf)}
-  })
 }
 
 /** `LIMIT` of a slice without an end: more rows than any table has. */
