@@ -125,6 +125,28 @@ test('remote clients are served only when a token is configured', async () => {
   assert.equal(await refusalOf(TOKEN, {address: '10.0.0.7', headers}), null)
 })
 
+test('the first token of the cluster counts at once, if another server has created it', async () => {
+  const {access} = new Api({token: null})
+  const created = new Api({token: TOKEN}).access
+  let isRead = false
+  const table = new Proxy(access, {
+    get: (_, name) => {
+      if (name === 'refresh') return async () => void (isRead = true)
+      const from = isRead ? created : access
+      const value = Reflect.get(from, name, from) as unknown
+      return typeof value === 'function' ? value.bind(from) : value
+    },
+  })
+  const options = {nodeName: 'a', allowHosts: [], corsOrigins: [], tls: null}
+  const authenticator = new Authenticator({...options, clock: new VirtualClock(), access: table})
+  assert.equal((await authenticator.authenticate(authRequest({}))).refusal, null)
+  assert.equal(isRead, false, 'a request without a token reads nothing')
+  const asking = async (token: string) =>
+    (await authenticator.authenticate(authRequest({headers: {'x-service-token': token}}))).refusal
+  assert.equal((await asking('another'))?.code, 'token_required')
+  assert.equal(await asking(TOKEN), null)
+})
+
 test('without a token, a request with a header of a proxy is refused, whatever the proxy', async () => {
   for (const name of [
     'Forwarded',

@@ -134,7 +134,9 @@ export class Authenticator {
   }
 
   async #find(request: AuthRequest): Promise<Found> {
-    const {address} = request
+    const {address, headers} = request
+    // The first token of the cluster may just have been created on another server.
+    if (!this.#access.isLocked && tokensOf(headers).length > 0) await this.#refresh()
     if (!this.#access.isLocked)
       return {principal: remoteRefusal(request) === null ? LOCAL : null, isPresented: false}
     const presented = this.#presented(request)
