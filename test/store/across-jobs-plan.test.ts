@@ -53,7 +53,7 @@ function plansOf(query: Query<unknown>, reply: object): string[] {
     const values = statement.kind === 'all' ? statement.values : (statement.rows[0] ?? [])
     const steps = database.prepare(`EXPLAIN QUERY PLAN ${statement.sql}`).all(...values)
     const details = steps.map(({detail}) => String(detail))
-    assert.doesNotMatch(details[0]!, /^SCAN (launches|executions|[el])$/)
+    for (const step of details) assert.doesNotMatch(step, /^SCAN (launches|executions)/)
     if (isOfList(details[0]!)) {
       plans.push(details[0]!)
       // Attempts of one launch on one node may be sorted.
