@@ -160,6 +160,7 @@ export function acrossJobsCases(when: Case): void {
       [{status: 'failed'}, [two]],
       [{status: 'failed', endedSince: since}, [two]],
       [{status: 'failed', endedSince: until}, []],
+      [{status: 'failed', endedSince: since, decision: 'skipped'}, []],
       [{status: 'failed', endedSince: since, until: since}, []],
       [{limit: 1}, [four]],
     ]
