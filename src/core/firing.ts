@@ -5,6 +5,7 @@
 import {matchesText} from './access/glob.ts'
 import type {JobSpec} from './job.ts'
 import type {StoredLaunch} from './launch-record.ts'
+import {reasonText} from './launch-reasons.ts'
 import {dueUntil, undecidedTimes} from './next-time.ts'
 import type {Schedule} from './schedule/parse.ts'
 import {IS_NAME_CHARACTER} from './validate.ts'
@@ -65,12 +66,30 @@ export function isInForce({until}: Pick<FiringPause, 'until'>, now: number): boo
   return until === null || until > now
 }
 
+/** The pause of the job that ends last; `null` = none. */
+export function latestPause(pauses: readonly FiringPause[], name: string): FiringPause | null {
+  let latest: FiringPause | null = null
+  for (const pause of pauses)
+    if (matchesText(pause.jobs, name) && (latest === null || endOf(pause) > endOf(latest)))
+      latest = pause
+  return latest
+}
+
 /** Undecided planned times of the job before this are paused; `-Infinity` = none is. */
 export function pausedUntil(pauses: readonly FiringPause[], name: string): number {
-  let latest = -Infinity
-  for (const {jobs, until} of pauses)
-    if (matchesText(jobs, name)) latest = Math.max(latest, until ?? Infinity)
-  return latest
+  const latest = latestPause(pauses, name)
+  return latest === null ? -Infinity : endOf(latest)
+}
+
+function endOf({until}: FiringPause): number {
+  return until ?? Infinity
+}
+
+/** The stored reason of what a pause skips: with its text, its author and its end. */
+export function pausedReason({reason, pausedBy, until}: FiringPause): string {
+  const end = until === null ? [] : [`until ${new Date(until).toISOString()}`]
+  const text = reason === '' ? [] : [JSON.stringify(reason)]
+  return reasonText('firing_paused', [...text, `by ${pausedBy}`, ...end].join(', '))
 }
 
 /**
@@ -83,17 +102,17 @@ export function splitPaused(
   from: number,
   {now, pauses}: {readonly now: number; readonly pauses: readonly FiringPause[]},
 ): {readonly paused: readonly StoredLaunch[]; readonly firesFrom: number | null} {
-  const until = pausedUntil(pauses, spec.name)
-  if (until <= from) return {paused: [], firesFrom: from}
+  const pause = latestPause(pauses, spec.name)
+  if (pause === null || endOf(pause) <= from) return {paused: [], firesFrom: from}
   const end = dueUntil(spec, from, now)
-  const pauseEnd = Math.min(until, end)
+  const pauseEnd = Math.min(endOf(pause), end)
   const times = undecidedTimes(schedule, from)
   const scheduledUntil = times.previous(pauseEnd) ?? from
   const count = times.count(from, pauseEnd)
   const covered = {scheduledAt: from, scheduledUntil, count, targets: []}
   const next = times.next(scheduledUntil)
   return {
-    paused: [{...covered, decision: 'skipped', reason: 'firing_paused'}],
+    paused: [{...covered, decision: 'skipped', reason: pausedReason(pause)}],
     firesFrom: next !== null && next < end ? next : null,
   }
 }

@@ -4,7 +4,7 @@
  * step per missed second.
  */
 import {assert} from '../lib/assert.ts'
-import {type FiringPause, pausedUntil, splitPaused} from './firing.ts'
+import {type FiringPause, isInForce, latestPause, pausedReason, splitPaused} from './firing.ts'
 import {type JobRecord, type JobSpec, maxLatenessMs, type PlannedJob} from './job.ts'
 import {
   type DueDecision,
@@ -266,7 +266,7 @@ function noTargetReason(spec: JobSpec, {cordoned = [], defaultTarget}: PassConte
 
 interface SkipReason {
   readonly decision: 'skipped' | 'missed'
-  readonly reason: Reason
+  readonly reason: string
 }
 
 /**
@@ -295,8 +295,9 @@ function skipReason(
   {now, pauses}: PassContext,
 ): SkipReason | null {
   const follows = launch.cause === 'schedule' || launch.cause === 'parent'
-  if (follows && !spec.disabled && pausedUntil(pauses, spec.name) > now)
-    return {decision: 'skipped', reason: 'firing_paused'}
+  const pause = follows && !spec.disabled ? latestPause(pauses, spec.name) : null
+  if (pause !== null && isInForce(pause, now))
+    return {decision: 'skipped', reason: pausedReason(pause)}
   if (launch.cause === 'schedule') {
     if (spec.disabled) return {decision: 'skipped', reason: 'disabled'}
     if (now - launch.scheduledAt > maxLatenessMs(spec))

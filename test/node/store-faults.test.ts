@@ -131,8 +131,9 @@ describe('every notification dropped', () => {
         assert.ok(waitedMs <= 1_010, `${name} waited ${waitedMs} ms`)
       }
     }
-    for (const {scheduledAt, decidedAt} of await world.launches('every'))
-      assert.equal(decidedAt, scheduledAt, 'planned times need no notification')
+    for (const {scheduledAt, decidedAt, decision} of await world.launches('every'))
+      if (decision === 'launched')
+        assert.equal(decidedAt, scheduledAt, 'planned times need no notification')
   })
 })
 

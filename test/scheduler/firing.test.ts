@@ -8,9 +8,14 @@ import {World} from '../support/world.ts'
 const SECOND = 1_000
 const MINUTE = 60 * SECOND
 
-async function pause(world: World, jobs: string, afterMs: number | null = null): Promise<void> {
+async function pause(
+  world: World,
+  jobs: string,
+  afterMs: number | null = null,
+  reason = '',
+): Promise<void> {
   const until = afterMs === null ? null : {afterMs}
-  const {kind} = await world.store.pauseFiring({jobs, reason: '', until})
+  const {kind} = await world.store.pauseFiring({jobs, reason, until})
   assert.equal(kind, 'paused')
   world.notify('launch')
 }
@@ -31,7 +36,7 @@ describe('a pause of firing', () => {
     await world.clock.advance(MINUTE)
     assert.deepEqual(await world.launchLines('backup-a'), [
       '12:01:00 launched',
-      '12:02:00..12:04:00 ×3 skipped firing_paused',
+      '12:02:00..12:04:00 ×3 skipped firing_paused: by belfry',
       '12:05:00 launched',
     ])
     assert.equal((await world.launchLines('report')).length, 5)
@@ -42,14 +47,15 @@ describe('a pause of firing', () => {
     const world = new World()
     const first = await world.start()
     await world.submit(minutely('a').with({catchUp: 'all'}))
-    await pause(world, '*', 3 * MINUTE)
+    await pause(world, '*', 3 * MINUTE, 'new storage')
+    const end = new Date(world.clock.now() + 3 * MINUTE).toISOString()
     await world.clock.advance(MINUTE)
     first.crash()
     await world.clock.advance(3 * MINUTE)
     const second = await world.start({name: 'node-b'})
     await world.clock.advance(20 * SECOND)
     assert.deepEqual(await world.launchLines('a'), [
-      '12:01:00..12:02:00 ×2 skipped firing_paused',
+      `12:01:00..12:02:00 ×2 skipped firing_paused: "new storage", by belfry, until ${end}`,
       '12:03:00 launched',
       '12:04:00 launched',
     ])
@@ -76,13 +82,13 @@ describe('a pause of firing', () => {
     await world.runByHand('parent')
     await world.clock.advance(100 * SECOND)
     assert.deepEqual(await world.launchLines('away'), [
-      '12:01:00..12:02:00 ×2 skipped firing_paused',
+      '12:01:00..12:02:00 ×2 skipped firing_paused: by belfry',
     ])
     assert.deepEqual(await world.statuses('slow'), ['succeeded'])
     assert.deepEqual(await world.statuses('flaky'), ['failed', 'failed'])
     assert.deepEqual(await world.statuses('parent'), ['succeeded'])
     const [child] = await world.launches('child')
-    assert.deepEqual([child!.decision, child!.reason], ['skipped', 'firing_paused'])
+    assert.deepEqual([child!.decision, child!.reason], ['skipped', 'firing_paused: by belfry'])
     assert.equal(node.executor.of('child').length, 0)
   })
 

@@ -312,7 +312,7 @@ class Weather {
       assert.equal(own.length > 0, decision === 'launched', `${name} ${group}: ${decision}`)
       if (reason.startsWith('forbid')) sometimes.forbidden += 1
       if (decision === 'missed') sometimes.missed += 1
-      if (reason === 'firing_paused') sometimes.paused += 1
+      if (reason.startsWith('firing_paused')) sometimes.paused += 1
       if (reason === 'edited') sometimes.edited += 1
     }
     if (name === 'every' || name === 'child') await this.#assertChain(name)

@@ -227,7 +227,7 @@ export class Operator {
     const earlier = this.#pauses.filter(
       ({glob, from}) => from <= decidedAt && matchesText(glob, jobName),
     )
-    if (reason === 'firing_paused') {
+    if (reason.startsWith('firing_paused')) {
       const isPaused = earlier.some(({to}) => scheduledUntil < to)
       assert(isPaused, `${jobName}: ${lineOf(row)} without a pause`)
     }

@@ -99,6 +99,11 @@ export class World {
     })
   }
 
+  /** Stored reasons of the job's launches, oldest first. */
+  async launchReasons(name: string): Promise<string[]> {
+    return (await this.launches(name)).map(({reason}) => reason)
+  }
+
   /** Executions of a job, ordered by group, slot, attempt. */
   async executions(name: string): Promise<ExecutionRecord[]> {
     const query = {...ALL, sort: 'id', order: 'asc', status: null, outputBytes: 0} as const

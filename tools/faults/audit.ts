@@ -198,7 +198,7 @@ function addRefused(audit: ClusterAudit, job: LoadJob, row: Json, operators: Ope
   const isForbidden = row.decision === 'skipped' && job.forbids && reason === 'forbid'
   // If the launcher is behind, disabling the job decides its overdue times.
   const isDisabled = reason === 'disabled' && Date.parse(row.decided_at) >= job.to
-  const isPaused = reason === 'firing_paused' && operators.explainsSkip(row)
+  const isPaused = reason.startsWith('firing_paused') && operators.explainsSkip(row)
   if (!isMissed && !isForbidden && !isDisabled && !isPaused && first < job.to)
     audit.problems.push(
       `${job.name} ${row.scheduled_at}: ${row.decision} by ${row.reason} at ${row.decided_at}`,
@@ -258,7 +258,7 @@ async function checkChain(
   })
   const children = await server.launches(chain.child)
   const decided = children.filter((row) => {
-    const isPaused = row.reason === 'firing_paused' && operators.explainsSkip(row)
+    const isPaused = row.reason.startsWith('firing_paused') && operators.explainsSkip(row)
     return row.decision === 'launched' || isPaused
   })
   if (decided.length !== parents.length || children.length !== decided.length)

@@ -5,11 +5,11 @@
  */
 import {assert, AssertionFailed} from '../../lib/assert.ts'
 import type {Clock, Random} from '../../ports/runtime.ts'
-import {vacateLease} from '../sql/cluster/lease.ts'
+import {removeHolder} from '../sql/cluster/lease.ts'
 import {SCHEMA_VERSION} from '../sql/migrations.ts'
-import {all, DEFAULT_LIMITS, each, type Query} from '../sql/query.ts'
+import {all, each, type Query} from '../sql/query.ts'
 import type {ExportSource, SourceTable} from '../sqlite/export.ts'
-import {postgresDialect, type Session, type SessionKind} from './connection.ts'
+import type {Session, SessionKind} from './connection.ts'
 import {ConnectionLost, NoPrimary, textOf} from './errors.ts'
 import {Primary} from './primary.ts'
 import {prepareSchema} from './schema.ts'
@@ -24,8 +24,8 @@ const BATCH_LIMIT_MS = 60_000
 const WHOLE_LIMIT_MS = 600_000
 /** Wait for the locks of the tables; a longer wait means that the schema is in use. */
 const LOCK_LIMIT_MS = 10_000
-/** Tables with rows in every new schema. */
-const NEVER_EMPTY: ReadonlySet<string> = new Set(['meta', 'leader'])
+/** Tables whose rows are no content: every new schema has some, or a server that came and went. */
+const NEVER_EMPTY: ReadonlySet<string> = new Set(['meta', 'leader', 'cluster_events'])
 
 /** Rows of a table written so far, and all its rows. */
 export interface TableProgress {
@@ -176,6 +176,10 @@ async function tablesInUse(session: Session, tables: readonly SourceTable[]): Pr
   return names.filter((name) => row?.[name] === 1)
 }
 
+/** Tables whose `id` the database counts up. */
+const GROWING_KEYS = `SELECT table_name FROM information_schema.columns
+  WHERE table_schema = current_schema() AND column_name = 'id' AND is_identity = 'YES'`
+
 /** Writes all rows in the open transaction and compares the numbers of both sides. */
 async function fill(
   session: Session,
@@ -191,15 +195,19 @@ async function fill(
     await session.run(`ANALYZE ${table.name}`, WHOLE_LIMIT_MS)
   }
   // The source's leader must not stay leader.
-  const tx = {now: 0, dialect: postgresDialect, limits: DEFAULT_LIMITS}
-  await statements.run(session, vacateLease(tx))
+  await statements.run(session, removeHolder())
   session.answerLimitMs = WHOLE_LIMIT_MS
   const compared: Compared[] = []
   for (const {what, sql, source: expected} of source.tallies)
     compared.push({what, source: expected, target: await statements.run(session, tally(sql))})
-  await session.run(
-    `SELECT setval(pg_get_serial_sequence('audit', 'id'), 1 + coalesce(max(id), 0), false) FROM audit`,
-  )
+  const growing = await session.rows(GROWING_KEYS, [], null)
+  for (const {table_name: name} of growing) {
+    const table = String(name)
+    const next = `1 + coalesce(max(id), 0)`
+    await session.run(
+      `SELECT setval(pg_get_serial_sequence('${table}', 'id'), ${next}, false) FROM ${table}`,
+    )
+  }
   for (const {name, last} of source.lastNumbers) {
     // A rollback does not undo it, which is harmless for an empty schema.
     const values = last === 0 ? '1, false' : `${last}, true`

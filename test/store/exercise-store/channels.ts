@@ -10,7 +10,7 @@ import type {Scene} from './scene.ts'
 const AUTHOR = {name: 'ann', kind: 'client', policies: ['team-a']} as const
 const BOB = {name: 'bob', accessor: 'b', kind: 'management', address: '192.0.2.1'}
 
-function aChannel(name: string, over: Partial<ChannelDefinition> = {}): NewChannel {
+export function aChannel(name: string, over: Partial<ChannelDefinition> = {}): NewChannel {
   const channel = {name, kind: 'webhook', config: {url: 'https://example.org'}, enabled: true}
   return {channel: {...channel, ...over}, author: AUTHOR, secret: null}
 }

@@ -14,6 +14,7 @@ import {freshSchema, openAt} from '../../support/postgres-cluster.ts'
 import {aLargeStore} from '../../support/large-store.ts'
 import {TestPostgres} from '../../support/postgres.ts'
 import {ALL_AUDIT} from '../exercise-store/audit.ts'
+import {aChannel} from '../exercise-store/channels.ts'
 import {ALL_EXECUTIONS, aRow, aSpec, MINUTE, textOf} from '../exercise-store/scene.ts'
 import {TurnedClock} from '../adjustable-clock.ts'
 import {folder, move, schemaOf, sceneIn} from './import-fixture.ts'
@@ -63,6 +64,7 @@ async function aFullScene(dataDir: string, clock: TurnedClock) {
   await scene.store.createToken({accessor: 'a', isFirst: false, ...token})
   const secret = {name: 's', ciphertext: 'sealed', keyId: 'k'}
   await scene.store.putSecret({...secret, may: {create: true, update: true}})
+  await scene.store.putChannel(aChannel('mail'))
   await scene.setStatus('n1', 'n1-incarnation-1', 'failed')
   const idempotency = {scope: 's', key: 'key', fingerprint: 'f'}
   const request = {name: 'child', forced: true, idempotency}

@@ -105,13 +105,23 @@ export function* resignLease(
   if (resigned !== null) yield* recordEvent(tx, {kind: 'no_leader', subject: ''})
 }
 
-/** Removes any holder. For an engine that one process owns: the previous holder no longer runs. */
+/** Removes any holder. */
+export function* removeHolder(): Query<void> {
+  yield* all(
+    `UPDATE leader SET term = term + 1, holder = '', node_id = '', expires_at = 0 WHERE holder <> ''`,
+  )
+}
+
+/**
+ * Removes any holder, and records when it led last. Only for an engine that one process owns: the previous
+ * holder no longer runs.
+ */
 export function* vacateLease(tx: Transaction): Query<void> {
   const before = yield* one<{expires_at: number}>(
     `SELECT expires_at FROM leader WHERE holder <> ''`,
   )
   if (before === null) return
-  yield* all(`UPDATE leader SET term = term + 1, holder = '', node_id = '', expires_at = 0`)
+  yield* removeHolder()
   const at = Math.min(before.expires_at, tx.now)
   yield* recordEvent(tx, {kind: 'no_leader', subject: '', at})
 }
