@@ -150,9 +150,11 @@ test('a child runs once for each success of its parent, on any node', async () =
   await cluster().idle(first)
   for (const name of ['child-1', 'child-2', 'grandchild']) {
     const launches = await sameOnAll(cluster(), `/jobs/${name}/launches`)
-    assert.equal(launches.length, runs, name)
-    for (const launch of launches)
-      assert.deepEqual([launch.cause, launch.decision], ['parent', 'launched'])
+    const found: string[] = []
+    for (const {cause, decision} of launches) found.push(`${cause} ${decision}`)
+    const ran = Array.from({length: runs}, () => 'parent launched')
+    // The failure of the parent is one row of each job below it.
+    assert.deepEqual(found.toSorted(), [...ran, 'parent skipped'], name)
   }
   assert.equal((await others[0].ask('DELETE', '/jobs/parent')).json.code, 'job_has_dependents')
   for (const name of ['grandchild', 'child-2', 'child-1', 'parent'])

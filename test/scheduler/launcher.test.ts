@@ -433,7 +433,7 @@ describe('a definition that changes', () => {
     await world.check(['job'])
   })
 
-  it('of a job to disabled records the times due before, and none afterwards', async () => {
+  it('of a job to disabled records the times due before, and the others as one span', async () => {
     const world = new World()
     const first = await world.start()
     await world.submit(aJob('job').every('10s'))
@@ -442,7 +442,10 @@ describe('a definition that changes', () => {
     await world.store.toggle('job')
     await world.start({incarnation: 'second-incarnation'})
     await world.clock.advance(MINUTE)
-    assert.deepEqual(await world.launchLines('job'), ['12:00:10..12:00:30 ×3 missed disabled'])
+    assert.deepEqual(await world.launchLines('job'), [
+      '12:00:10..12:00:30 ×3 missed disabled',
+      '12:00:40..12:01:30 ×6 skipped disabled: by belfry since 2026-03-01T12:00:35.000Z',
+    ])
     await world.store.toggle('job')
     world.notify('launch')
     await world.clock.advance(10 * SECOND)
