@@ -2,6 +2,7 @@
  * Rules of notices: the definition as people write it, its checks, and the compiled form with lengths in
  * ms. `CONDITIONS` is the one table of conditions. Pure; `notice-incidents.ts` applies rules to facts.
  */
+import {assert} from '../lib/assert.ts'
 import {parseLength} from '../lib/duration.ts'
 import {quoteForMessage} from '../lib/quote.ts'
 import {matchesText} from './access/glob.ts'
@@ -9,7 +10,7 @@ import {type Finding, FaultList} from './findings.ts'
 import {jobsGlobProblem} from './firing.ts'
 import {LAUNCH_REASONS} from './launch-reasons.ts'
 import {SEVERITIES, type Severity} from './notice-message.ts'
-import {parseSchedule} from './schedule/parse.ts'
+import {parseSchedule, type Schedule} from './schedule/parse.ts'
 import {isKnownZone} from './schedule/zone.ts'
 
 /** Every server reads all rules at each evaluation. */
@@ -367,4 +368,61 @@ export function covers(
   return Object.entries(rule.metadata).every(
     ([key, value]) => Object.hasOwn(job.metadata, key) && job.metadata[key] === value,
   )
+}
+
+/** A rule ready for evaluation. Lengths in ms. */
+export interface CompiledRule {
+  readonly definition: RuleDefinition
+  readonly name: string
+  readonly severity: Severity
+  readonly groupWaitMs: number
+  /** `null` = an open incident is not repeated. */
+  readonly repeatMs: number | null
+  readonly quiet: readonly {readonly starts: Schedule; readonly ends: Schedule}[]
+}
+
+/** `definition` has no faults. */
+export function compileRule(definition: RuleDefinition): CompiledRule {
+  const {name, severity, repeat, quiet} = definition
+  assert(isSeverity(severity), `${name} is checked`)
+  return {
+    definition,
+    name,
+    severity,
+    groupWaitMs: lengthOf(definition.group_wait, 0),
+    repeatMs: repeat === NEVER ? null : lengthOf(repeat, 0),
+    quiet: quiet
+      .filter(({except}) => except !== severity)
+      .map(({days, from, to, timezone}) => ({
+        starts: daily(from, timezone, days),
+        ends: daily(to, timezone, []),
+      })),
+  }
+}
+
+/** The parameter of a condition as a length in ms; `otherwise` = it is not given. */
+export function lengthOf(
+  value: ConditionParameters[string] | undefined,
+  otherwise: number,
+): number {
+  return typeof value === 'string' ? (parseLength(value) ?? otherwise) : otherwise
+}
+
+function daily(clock: string, timezone: string, days: readonly string[]): Schedule {
+  const [, hour, minute] = CLOCK.exec(clock)!
+  const text = `0 ${Number(minute)} ${Number(hour)} * * ${days.length === 0 ? '*' : days.join(',')}`
+  const parsed = parseSchedule(text, {timezone, name: '', anchorAt: 0})
+  assert(parsed.ok, `${text} is a schedule`)
+  return parsed.schedule
+}
+
+/** End of the quiet hours that cover the instant; `null` = none do. */
+export function quietUntil({quiet}: Pick<CompiledRule, 'quiet'>, at: number): number | null {
+  let latest: number | null = null
+  for (const {starts, ends} of quiet) {
+    const began = starts.previous(at + 1)
+    const end = began === null ? null : ends.next(began)
+    if (end !== null && end > at) latest = Math.max(latest ?? end, end)
+  }
+  return latest
 }
