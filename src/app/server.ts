@@ -11,11 +11,14 @@ import {recoverNode} from '../node/recover.ts'
 import {claimUpkeep} from '../node/stored-claims.ts'
 import type {RunnerOptions} from '../node/runner.ts'
 import type {HeldLock} from '../platform/directory-lock.ts'
+import {NetworkGuard} from '../platform/network-guard.ts'
 import {VERSION} from '../platform/version.ts'
 import type {JoinRequest} from '../ports/node-store.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../ports/store-errors.ts'
 import type {ProcessorRegistry} from '../processors/registry.ts'
+import {openChannels} from '../notices/channels/open-channels.ts'
 import {Leadership} from '../scheduler/leadership.ts'
+import {Notices} from '../scheduler/notices.ts'
 import {listen, type Listener} from './http.ts'
 import {Lifecycle, type RunningNode, settleBoth} from './lifecycle.ts'
 import {
@@ -140,6 +143,7 @@ class Server implements RunningServer {
     if (this.#config.run) this.#startRunner()
     this.life.startClockWatch(() => this.#clockGuard.storeOffsetMs)
     this.#startLeadership()
+    this.#startNotices()
     this.#started.resolve()
   }
 
@@ -276,6 +280,22 @@ class Server implements RunningServer {
     this.life.onClose(() => leadership.stop())
     this.#leadership = leadership
     leadership.start()
+  }
+
+  /** Evaluates and delivers notices; a stop waits for the messages that are being sent. */
+  #startNotices(): void {
+    const parts = this.#parts
+    const {netAllow, netDeny} = this.#config
+    const {store, vault} = this.#opened
+    const addresses = new NetworkGuard(netAllow, netDeny)
+    const notices = new Notices({
+      ...parts,
+      channels: openChannels({...parts, store, vault, addresses}),
+      sender: this.#identity.incarnation,
+      isLeader: () => this.#leadership?.term != null,
+    })
+    this.life.onClose(() => notices.stop())
+    notices.start()
   }
 
   get #parts(): ServerParts {

@@ -62,6 +62,10 @@ export const AUDIT_ROWS = {
   'channel.set': 'A [channel of notices](notices.md) was created or replaced',
   'channel.delete': 'A channel of notices was deleted',
   'channel.test': 'A test message was sent over a channel of notices',
+  'rule.set': 'A [rule of notices](notices.md) was created or replaced',
+  'rule.delete': 'A rule of notices was deleted',
+  'mute.set': 'Notices about some jobs were muted',
+  'mute.end': 'A mute was ended by a request',
   'session.open': 'A browser signed in',
   'session.end': 'A session of a browser was ended',
   'access.refused':
@@ -80,6 +84,8 @@ export const AUDIT_TARGETS = [
   'session',
   'secret',
   'channel',
+  'rule',
+  'mute',
   'path',
 ] as const
 export type AuditTarget = (typeof AUDIT_TARGETS)[number]

@@ -98,6 +98,14 @@ export const ERROR_CODES = {
       'exist. The detail repeats no value.',
     fix: 'The detail names the fields; [channels](notice-channels.md) have the rules.',
   },
+  rule_invalid: {
+    status: 400,
+    title: 'The rule of notices is invalid',
+    when:
+      'The definition of a rule is invalid, or names a channel that does not exist. The detail names all ' +
+      'faults, by field.',
+    fix: 'Correct the fields.',
+  },
   restore_invalid: {
     status: 400,
     title: 'The file cannot be restored; nothing was changed',
@@ -218,6 +226,18 @@ export const ERROR_CODES = {
     when: 'No channel of notices has this name.',
     fix: 'See `GET /v1/notices/channels`.',
   },
+  rule_unknown: {
+    status: 404,
+    title: 'There is no such rule of notices',
+    when: 'No rule of notices has this name.',
+    fix: 'See `GET /v1/notices/rules`.',
+  },
+  mute_unknown: {
+    status: 404,
+    title: 'There is no such mute',
+    when: 'No mute in force has this id.',
+    fix: 'See `GET /v1/notices/mutes`.',
+  },
   member_unknown: {
     status: 404,
     title: 'There is no such member',
@@ -299,6 +319,24 @@ export const ERROR_CODES = {
     status: 409,
     title: 'There are as many pauses of firing as can be',
     when: 'There are 100 pauses of firing.',
+    fix: 'End some, or use one glob for several jobs.',
+  },
+  channel_in_use: {
+    status: 409,
+    title: 'Rules send over this channel',
+    when: 'A channel cannot be deleted while rules of notices name it.',
+    fix: 'Change or delete the rules that the detail names.',
+  },
+  too_many_rules: {
+    status: 409,
+    title: 'There are as many rules of notices as can be',
+    when: 'There are 200 rules of notices.',
+    fix: 'Delete some, or use one glob for several jobs.',
+  },
+  too_many_mutes: {
+    status: 409,
+    title: 'There are as many mutes as can be',
+    when: 'There are 100 mutes in force.',
     fix: 'End some, or use one glob for several jobs.',
   },
   too_many_channels: {

@@ -41,6 +41,8 @@ function event<Payload>(row: EventRow<Payload>): EventRow<Payload> {
 
 const OF_MEMBERS = ['list', '/v1/members'] as const
 const OF_CHANNELS = ['list', '/v1/notices/channels'] as const
+/** Their keys have names of jobs. */
+const OF_INCIDENTS = ['list', '/v1/notices/incidents'] as const
 
 export const EVENTS = {
   job_stored: event<{job: string; revision: number; created: boolean}>({
@@ -252,6 +254,24 @@ export const EVENTS = {
     message: 'scheduled backup failed; it is tried again in 10 minutes',
     shownTo: 'all_jobs',
     when: 'The leader made no scheduled backup; it tries again in 10 minutes',
+  }),
+  incident_opened: event<{key: string; rule: string}>({
+    log: 'info',
+    message: ({key}) => `incident ${key} opened`,
+    shownTo: OF_INCIDENTS,
+    when: 'A condition of a rule of notices holds for a job or the cluster',
+  }),
+  incident_closed: event<{key: string; rule: string}>({
+    log: 'info',
+    message: ({key}) => `incident ${key} closed`,
+    shownTo: OF_INCIDENTS,
+    when: 'It no longer holds',
+  }),
+  notice_facts_dropped: event<{count: number}>({
+    log: 'error',
+    message: ({count}) => `${count} facts for notices were dropped: too many waited`,
+    shownTo: OF_CHANNELS,
+    when: 'More than 100,000 facts waited for their evaluation; the oldest were dropped',
   }),
   notice_sent: event<{channel: string; message: string; kind: MessageKind; attempt: number}>({
     log: 'info',

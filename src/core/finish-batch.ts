@@ -52,6 +52,8 @@ export interface BatchJob {
   readonly retries: number
   readonly ephemeral: boolean
   readonly disabled: boolean
+  /** An incident of the job is open, so its next success is a fact for notices. */
+  readonly watched: boolean
   counters: JobCounters
   status: JobStatus
   /** Launch that set `status`. */
@@ -70,6 +72,8 @@ export interface BatchJob {
 export interface LaunchEnd {
   readonly launch: LaunchRecord
   readonly status: LaunchStatus
+  /** Launches of the job in a row that failed, with this one. */
+  readonly streak: number
   /** Jobs that launch next. Filled in when they are loaded; the returned outcome shares this list. */
   readonly dependents: string[]
 }
@@ -307,7 +311,7 @@ export class FinishBatch {
       job.changed = true
     }
     const dependents: string[] = []
-    this.ended.push({launch: launch.record, status, dependents})
+    this.ended.push({launch: launch.record, status, streak: job.trend.failStreak, dependents})
     if (status === 'success' && job.ephemeral) {
       job.keptGroup = group
       job.live = false

@@ -32,7 +32,7 @@ export interface NoticeMute {
   readonly until: number
 }
 
-/** What a condition finds at an instant: all of its subjects, so that incidents of the others are over. */
+/** Subjects that a condition finds at an instant: all of them, so that incidents of the others are over. */
 export interface Sweep {
   readonly at: number
   readonly rule: string
@@ -50,7 +50,7 @@ export interface Evaluation {
   /** All that are waiting, have something due, or are about a subject of the facts and sweeps. */
   readonly incidents: readonly Incident[]
   readonly newest: NewestMessages
-  /** In the order in which they were stored. */
+  /** The oldest first. */
   readonly facts: readonly NoticeFact[]
   readonly sweeps: readonly Sweep[]
   /** False = the author of the rule may not read the job. Absent = it may. */
@@ -64,7 +64,7 @@ export interface NewNotice {
   readonly madeAt: number
   /** Held by quiet hours until then. */
   readonly sendAt: number
-  /** As they were when the message was made. */
+  /** Copies from when the message was made. */
   readonly incidents: readonly Incident[]
 }
 
@@ -98,7 +98,7 @@ type Hold = {readonly until: number; readonly by: 'quiet' | 'mute'}
 class Evaluating {
   readonly #in: Evaluation
   readonly #rules: ReadonlyMap<string, CompiledRule>
-  /** By rule, then by key. */
+  /** Keys: rule, then key of the incident. */
   readonly #incidents = new Map<string, Map<string, Incident>>()
   readonly #before = new Map<string, Incident>()
   readonly #newest: Map<string, Partial<Record<MessageKind, number>>>
@@ -150,12 +150,13 @@ class Evaluating {
     return [...(this.#incidents.get(rule.name)?.values() ?? [])]
   }
 
-  /** Incidents of rules and conditions that are gone close, and nobody is told. */
+  /** Incidents of rules and conditions that are gone, or unreadable now, close without a message. */
   #closeOrphans(): void {
     for (const incident of this.#before.values()) {
-      const conditions = this.#rules.get(incident.rule)?.definition.when ?? {}
-      if (!Object.hasOwn(conditions, incident.condition))
-        this.#set(closed(incident, this.#in.now, 0, true))
+      const rule = this.#rules.get(incident.rule)
+      const isMeant = Object.hasOwn(rule?.definition.when ?? {}, incident.condition)
+      const isReadable = incident.job === '' || (rule && this.#isReadable(rule, incident.job))
+      if (!isMeant || isReadable !== true) this.#set(closed(incident, this.#in.now, 0, true))
     }
   }
 
@@ -295,7 +296,7 @@ class Evaluating {
         return [incident.key, hold?.by]
       }),
     )
-    // Opened and closed while it was muted: nobody needs to know.
+    // An incident that opened and closed during a mute gets no message.
     const [muted, told] = split(pending, ({key, state}) => {
       return heldBy.get(key) === 'mute' && state !== 'open'
     })
@@ -326,7 +327,7 @@ class Evaluating {
     )
   }
 
-  /** One message at the end of quiet hours: all that opened and closed meanwhile. */
+  /** A digest at the end of quiet hours lists all that opened and closed meanwhile. */
   #tellDigest(rule: CompiledRule, at: number, openings: readonly Incident[]): void {
     const closings = this.#closable(rule, at)
     const {recovered} = rule.definition
@@ -391,7 +392,7 @@ class Evaluating {
     }
   }
 
-  /** What keeps messages about the incident back at this instant. */
+  /** Quiet hours or a mute that hold messages about the incident at this instant. */
   #holdAt(rule: CompiledRule, {job}: Incident, at: number): Hold | null {
     const muted = this.#in.mutes
       .filter(({rule: of, jobs, from, until}) => {
@@ -409,7 +410,7 @@ class Evaluating {
 type MessageTimer = 'opened' | 'closed' | 'flapping' | 'reminder'
 type Timer = MessageTimer | 'opens' | 'ends' | 'calm'
 
-/** A recovery waits until the opening was told. */
+/** A recovery waits for the message about its opening. */
 function isClosable({isTold, openDue, flapping}: Incident): boolean {
   return isTold && openDue === null && flapping === null
 }
@@ -423,7 +424,7 @@ function evidenceOf({launch, execution, sentence, cause}: Incident, at: number):
   return {at, launch, execution, sentence, cause}
 }
 
-/** The end of flapping: the state that it has come to is told. */
+/** The end of flapping: a message says which state stays. */
 function calmed(incident: Incident, at: number): Incident {
   const calm = {...incident, flapping: null, changes: []}
   if (incident.state === 'open') return {...calm, isTold: false, openDue: at}

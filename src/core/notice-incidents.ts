@@ -13,7 +13,7 @@ import {
   type RuleDefinition,
 } from './notice-rule.ts'
 
-/** What a fact says besides its kind. Texts are for people. */
+/** Content of a fact besides its kind. Texts are for people. */
 interface FactBase {
   readonly at: number
   readonly job: NoticeJob
@@ -51,7 +51,7 @@ export type NoticeFact = FactBase &
   )
 export type FactKind = NoticeFact['kind']
 
-/** Reasons that `skipped` is about unless the rule names its own: nobody asked for these. */
+/** Reasons that `skipped` is about unless the rule names its own. A person caused none of them on purpose. */
 export const SKIPPED_REASONS: readonly string[] = [
   'forbid',
   'behind',
@@ -80,7 +80,7 @@ export interface Incident {
   readonly openedAt: number
   readonly closedAt: number | null
   readonly opensAt: number | null
-  /** It closes by itself then. */
+  /** The incident closes by itself then; `null` = it does not. */
   readonly endsAt: number | null
   /** Facts since it opened. */
   readonly count: number
@@ -94,7 +94,7 @@ export interface Incident {
   readonly changes: readonly number[]
   /** True if the newest message says that it is open. */
   readonly isTold: boolean
-  /** When its opening may be told; `null` = nothing to tell. */
+  /** Earliest instant of the message about its opening; `null` = there is none to send. */
   readonly openDue: number | null
   readonly closeDue: number | null
   readonly repeatAt: number | null
@@ -111,12 +111,12 @@ export function incidentKey(rule: string, subject: string, condition: Condition)
   return `${rule}/${subject}/${condition}`
 }
 
-/** What a fact does to the incident of a condition. */
+/** Effect of a fact on the incident of a condition. */
 export type Effect =
   | {readonly kind: 'open'; readonly endsAt: number | null}
   | {readonly kind: 'wait'; readonly opensAt: number}
   | {readonly kind: 'close'}
-  /** One of several failures that count together. */
+  /** A failure that counts together with others. */
   | {readonly kind: 'collect'; readonly times: number; readonly withinMs: number}
   /** A message at once, without an incident. */
   | {readonly kind: 'tell'}
@@ -180,20 +180,22 @@ const JUDGES: Readonly<Partial<Record<Condition, Judge>>> = {
   started: (fact) => (fact.kind === 'launched' ? TELL : null),
 }
 
-/** What the fact does to each condition of the rule. */
+/** Effects of the fact on the conditions of the rule. */
 export function effectsOf(
   rule: RuleDefinition,
   fact: NoticeFact,
 ): readonly {readonly condition: Condition; readonly effect: Effect}[] {
-  if (!covers(rule, fact.job)) return []
+  const isCovered = covers(rule, fact.job)
   return Object.entries(rule.when).flatMap(([name, parameters]) => {
     const condition = name as Condition
     const effect = JUDGES[condition]?.(fact, parameters) ?? null
-    return effect === null ? [] : [{condition, effect}]
+    // The job may have changed since the incident opened; a deleted one has neither owner nor metadata.
+    if (effect === null || (!isCovered && effect.kind !== 'close')) return []
+    return [{condition, effect}]
   })
 }
 
-/** Kinds of facts that may open an incident of the condition, or are told at once. */
+/** Kinds of facts that may open an incident of the condition, or make a message at once. */
 const OPENED_BY: Readonly<Partial<Record<Condition, readonly ScopeKind[]>>> = {
   failed: ['failed'],
   failed_times: ['failed'],
@@ -274,7 +276,7 @@ export function newIncident(
   }
 }
 
-/** What opened or counted, for people. */
+/** Evidence of an opening or a further count, for people. */
 export type Evidence = Pick<FactBase, 'at' | 'launch' | 'execution' | 'sentence' | 'cause'>
 
 /** Opens the incident, or counts once more if it is open. */
@@ -302,7 +304,7 @@ export function opened(
   return {...changed, openDue: changed.openDue ?? at + groupWaitMs, closeDue: null}
 }
 
-/** Closes the incident. `isSilent`: nobody is told, as when its rule was deleted. */
+/** Closes the incident. `isSilent`: without a message, as when its rule was deleted. */
 export function closed(
   incident: Incident,
   at: number,

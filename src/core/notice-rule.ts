@@ -17,6 +17,11 @@ import {isKnownZone} from './schedule/zone.ts'
 export const RULES_MAX = 200
 /** Excludes `/`: keys of incidents and paths of the API name rules. */
 export const RULE_NAME = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,64}$/
+/** Path of a rule, as policies name it. */
+export function rulePath(name: string): string {
+  return `/v1/notices/rules/${name}`
+}
+
 /** Channels of one rule. */
 export const RULE_CHANNELS_MAX = 10
 /** Spans of quiet hours of one rule. */
@@ -170,6 +175,12 @@ export const CONDITION_ROWS = Object.entries(ROWS) as readonly (readonly [
   Condition,
   ConditionRow,
 ])[]
+
+/**
+ * Conditions that the engine evaluates: no sweep finds anything yet. A rule with another one is refused, so
+ * that no one waits for a notice that is never sent.
+ */
+export const EVALUATED_CONDITIONS = CONDITION_ROWS.filter(([, {foundBy}]) => foundBy === 'fact')
 
 /** Parameters as people write them: counts, lengths such as `15m`, lists of reason codes. */
 export type ConditionParameters = Readonly<Record<string, string | number | readonly string[]>>

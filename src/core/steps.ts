@@ -28,6 +28,8 @@ export const SERVER_STEPS = [
   'history_retention',
   'audit_retention',
   'backup',
+  'notice_evaluation',
+  'notice_delivery',
   'access',
   'record_refusals',
   'agent_hello',

@@ -61,6 +61,7 @@ import {routeNodes} from './routes/nodes.ts'
 import {routePolicies} from './routes/policies.ts'
 import {routeFiring} from './routes/firing.ts'
 import {routeSettings} from './routes/settings.ts'
+import {routeRules} from './routes/rules.ts'
 import {routeSecrets} from './routes/secrets.ts'
 import {routeSession} from './routes/session.ts'
 import {routeTokens} from './routes/tokens.ts'
@@ -141,6 +142,7 @@ async function routeV1(
   routeSettings(v1, operations)
   routeSecrets(v1, operations)
   routeChannels(v1, operations)
+  routeRules(v1, operations)
   routeSession(v1, operations, options)
   routeAudit(v1, operations, shared)
   routeOpenApi(v1, routes, options.version)

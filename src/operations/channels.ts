@@ -71,9 +71,15 @@ export function createChannels(context: OperationsContext) {
     )
   }
 
-  /** Throws `channel_unknown`. */
+  /** Throws `channel_unknown`, `channel_in_use`. */
   async function deleteChannel(name: string, actor: Actor): Promise<ChannelRecord> {
-    return requireChannel(name, await store.deleteChannel(name, actor))
+    const result = await store.deleteChannel(name, actor)
+    if (result.kind === 'deleted') return result.channel
+    if (result.kind === 'unknown') return requireChannel(name, null)
+    throw new DomainError(
+      'channel_in_use',
+      `The channel cannot be deleted: the rules ${result.rules.join(', ')} send over it. Change them first.`,
+    )
   }
 
   return {channels, channel, putChannel, deleteChannel}
@@ -139,7 +145,7 @@ const NAME_RULE =
   'the name must have 1 to 64 letters, digits, ".", "_" and "-"; it cannot be "." or ".."'
 
 /** The policies of now: a session has those of its token. */
-async function authorOf(
+export async function authorOf(
   {store}: OperationsContext,
   {accessor, kind}: Principal,
   {name}: Actor,

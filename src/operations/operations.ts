@@ -18,6 +18,7 @@ import {createNodes} from './nodes.ts'
 import {createPatch} from './patch.ts'
 import {createPolicies} from './policies.ts'
 import {createRestore} from './restore.ts'
+import {createMutes, createRules} from './rules.ts'
 import {RunLimit} from './run-limit.ts'
 import {createSchedules} from './schedules.ts'
 import {createSecrets} from './secrets.ts'
@@ -54,6 +55,8 @@ export function createOperations(dependencies: OperationsDependencies) {
     ...createSecrets(context),
     ...createChannels(context),
     ...createChannelTests(context),
+    ...createRules(context),
+    ...createMutes(context),
     ...createSessions(context),
     ...createAudit(context),
     ...createSchedules(context),

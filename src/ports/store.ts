@@ -11,6 +11,7 @@ import type {HistoryStore} from './history-store.ts'
 import type {JobStore} from './job-store.ts'
 import type {LeaderStore} from './leader-store.ts'
 import type {MemberStore, NodeStore} from './node-store.ts'
+import type {NoticeEngineStore} from './notice-engine-store.ts'
 import type {NoticeStore} from './notice-store.ts'
 import type {SecretStore} from './secret-store.ts'
 import type {PolicyStore, TokenStore} from './token-store.ts'
@@ -39,7 +40,8 @@ export interface Store
     TokenStore,
     AuditStore,
     SecretStore,
-    NoticeStore {
+    NoticeStore,
+    NoticeEngineStore {
   info(): Promise<StoreInfo>
   /** Stores the cluster's default timezone if none is stored yet. Returns the one in force. */
   agreeTimezone(zone: string): Promise<string>

@@ -9,6 +9,7 @@ import {Counter, Gauge, Histogram, Registry} from 'prom-client'
 import {FINAL_STATUSES} from '../core/execution.ts'
 import {REASON_ROWS, reasonCode} from '../core/launch-reasons.ts'
 import {LAUNCH_CAUSES} from '../core/launch-record.ts'
+import {MESSAGE_KINDS} from '../core/notice-message.ts'
 import {AGENT_STEPS, SERVER_STEPS, type Step} from '../core/steps.ts'
 import type {BelfryEvent, EventPayloads} from '../core/events.ts'
 import type {Events} from '../ports/events.ts'
@@ -117,11 +118,27 @@ function countEvents(registry: Registry, isServer: boolean): (event: BelfryEvent
       ...leaderHandlers(registry),
       ...backupHandlers(registry),
       ...storeHandlers(registry),
+      ...noticeHandlers(registry),
     }),
   }
   return (event) => {
     const handler = handlers[event.name] as ((data: BelfryEvent['data']) => void) | undefined
     handler?.(event.data)
+  }
+}
+
+function noticeHandlers(registry: Registry): Handlers {
+  const notices = new Counter({
+    name: 'belfry_notices_total',
+    help: 'Attempts of this server to deliver a notice over a channel, by the kind of the message',
+    labelNames: ['kind', 'outcome'],
+    registers: [registry],
+  })
+  for (const kind of MESSAGE_KINDS)
+    for (const outcome of ['sent', 'failed']) notices.inc({kind, outcome}, 0)
+  return {
+    notice_sent: ({kind}) => notices.inc({kind, outcome: 'sent'}),
+    notice_failed: ({kind}) => notices.inc({kind, outcome: 'failed'}),
   }
 }
 

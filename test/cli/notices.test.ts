@@ -21,7 +21,10 @@ test('a mail channel is set up by a person who types the password, and a mail ar
   const ran = await run(...setup)
   assert.deepEqual(ran, {
     code: 0,
-    out: 'channel mail: test message accepted (250: accepted)\n',
+    out:
+      'channel mail: test message accepted (250: accepted)\n' +
+      'rule all-jobs: all jobs: failed, missed, skipped no_target,behind,undecidable, lost, quarantined, ' +
+      'disabled 24h; to mail\n',
     err: 'Password for belfry@127.0.0.1: ',
   })
   assert.deepEqual(smtp.mails[0]!.to, ['ops@example.org'])
@@ -48,7 +51,7 @@ test('a script sets up channels with secrets from files, and without one it fail
   const file = join(directory, 'secret')
   await writeFile(file, `${receiver.url}/services/T1\n`)
   const slack = await run('notice', 'setup', 'slack', '--name', 'chat', '--secret-file', file)
-  assert.equal(slack.out, 'channel chat: test message accepted (200: accepted)\n')
+  assert.match(slack.out, /^channel chat: test message accepted \(200: accepted\)\nrule all-jobs: /)
   assert.equal(receiver.received[0]!.path, '/services/T1')
   state.input = 'token-token\n'
   const ntfy = ['notice', 'setup', 'ntfy', `${receiver.url}/topic`, '--secret-file', '-']
@@ -78,4 +81,35 @@ test('a channel that does not deliver sets the exit code, and can be deleted', a
   assert.match((await run('notice', 'test', 'webhook')).err, /There is no channel named "webhook"/)
   assert.match((await run('notice', 'list')).out, /^No channels\. Set one up with belfry notice/)
   assert.deepEqual(await api.store.channels(), [])
+})
+
+test('rules are added, listed and deleted, and jobs are muted for a while', async (t) => {
+  const {run} = await commands(t)
+  const receiver = await startHttp(t)
+  await run('notice', 'setup', 'webhook', receiver.url)
+  const nightly = ['notice', 'add', 'nightly', '--jobs', 'backup-db', '--to', 'webhook']
+  const added = await run(...nightly, '--disabled', '1h', '--failed', '2')
+  assert.equal(added.out, 'rule nightly: jobs backup-db: failed 2, disabled 1h; to webhook\n')
+  const none = await run(...nightly)
+  assert.deepEqual([none.code, /needs a condition/.test(none.err)], [2, true])
+  const wrong = await run(...nightly, '--disabled', 'long', '--severity', 'urgent')
+  assert.match(wrong.err, /severity: must be one of[^]*when\.disabled\.for: must be a length/)
+  assert.match(
+    (await run('notice', 'rules')).out,
+    /all-jobs +\* +critical[^]*nightly +backup-db +error/,
+  )
+  assert.match(
+    (await run('notice', 'delete', 'webhook')).err,
+    /the rules all-jobs, nightly send over it/,
+  )
+  assert.equal((await run('notice', 'delete-rule', 'nightly')).out, 'deleted nightly\n')
+  const mute = ['notice', 'mute', '--jobs', 'etl-*', '--until', '4h', '--reason', 'warehouse move']
+  const muted = await run(...mute)
+  const [, id = ''] =
+    /are muted until .*in 4h.*; belfry notice unmute (\d+)\n$/.exec(muted.out) ?? []
+  assert.notEqual(id, '', muted.out + muted.err)
+  assert.match((await run('notice', 'mutes')).out, /etl-\* +all +in 4h +local +warehouse move/)
+  assert.equal((await run('notice', 'unmute', id)).out, 'notices about etl-* are sent again\n')
+  assert.equal((await run('notice', 'mutes')).out, 'Nothing is muted.\n')
+  assert.match((await run('notice', 'unmute', id)).err, /There is no mute \d+ in force/)
 })

@@ -105,7 +105,7 @@ function evaluateAt(instants: readonly number[], input: Input): Ran {
   return {messages, incidents}
 }
 
-/** One letter a message, and the seconds since the start. */
+/** Kinds of the messages, and the seconds since the start. */
 function shown({messages}: Ran): string {
   return messages.map(({kind, madeAt}) => `${kind}@${(madeAt - START) / 1000}`).join(' ')
 }
@@ -149,7 +149,7 @@ describe('messages about a sequence of launches', () => {
     assert.equal(shown(split), 'opened@5 closed@7')
   })
 
-  it('a rule that is gone closes its incidents and tells nobody', () => {
+  it('a rule that is gone closes its incidents without a message', () => {
     const facts = factsOf('R', START, 1_000)
     const first = evaluateNotices(evaluation({facts, now: START + MINUTE}))
     assert.equal(first.messages.length, 1)
@@ -241,7 +241,7 @@ describe('an incident that opens and closes often', () => {
     assert.deepEqual(kinds, ['opened', 'closed', 'opened', 'closed', 'flapping', 'closed'])
   })
 
-  it('is told once an hour while it goes on', () => {
+  it('makes one message an hour while it continues', () => {
     const facts = factsOf('RG'.repeat(60), START, 4 * MINUTE)
     const ran = evaluateAt([START + 24 * HOUR], {facts})
     const flapping = ran.messages.filter(({kind}) => kind === 'flapping')

@@ -9,6 +9,7 @@ import {ERROR_CODES} from '../../src/core/error-codes.ts'
 import {JOB_FIELD_LIST} from '../../src/core/job-fields.ts'
 import {ABSENCES} from '../../src/core/explain/absences.ts'
 import {END_REASONS} from '../../src/core/execution.ts'
+import {EVALUATED_CONDITIONS} from '../../src/core/notice-rule.ts'
 import {EVENTS} from '../../src/core/events.ts'
 import {REASON_ROWS} from '../../src/core/launch-reasons.ts'
 import {eventFields} from './event-fields.ts'
@@ -88,6 +89,14 @@ export const TABLES: readonly Table[] = [
     page: '../how-to/access.md',
     below: '## Who changed what',
     rows: Object.entries(AUDIT_ROWS).map(([action, done]) => tableRow([`\`${action}\``, done])),
+  },
+  {
+    page: 'notice-rules.md',
+    below: '## Conditions',
+    rows: EVALUATED_CONDITIONS.map(([name, {parameters, means}]) => {
+      const keys = Object.keys(parameters).map((key) => `\`${key}\``)
+      return tableRow([`\`${name}\``, keys.join(', '), means])
+    }),
   },
   {page: 'metrics.md', below: '## All metrics', rows: await metricRows()},
   ...SECTIONS.map(([below, tag]) => {

@@ -38,6 +38,8 @@ const CLAIMED: Route['prepare'] = async ({api, admin, job}) => {
 /** Channel at an address that is never connected to. */
 const CHANNEL = {kind: 'webhook', config: {url: 'http://169.254.169.254/'}}
 
+const RULE = {to: ['x'], when: {failed: {}}}
+
 const ROUTES: Readonly<Record<string, Route>> = {
   'POST /v1/jobs': {
     action: 'job.create',
@@ -154,6 +156,28 @@ const ROUTES: Readonly<Record<string, Route>> = {
   'DELETE /v1/notices/channels/{name}': {
     action: 'channel.delete',
     prepare: ({admin}) => admin.call('PUT', '/v1/notices/channels/x', CHANNEL),
+  },
+  'PUT /v1/notices/rules/{name}': {
+    action: 'rule.set',
+    prepare: ({admin}) => admin.call('PUT', '/v1/notices/channels/x', CHANNEL),
+    call: (call) => call('PUT', '/v1/notices/rules/x', RULE),
+  },
+  'DELETE /v1/notices/rules/{name}': {
+    action: 'rule.delete',
+    prepare: async ({admin}) => {
+      await admin.call('PUT', '/v1/notices/channels/x', CHANNEL)
+      await admin.call('PUT', '/v1/notices/rules/x', RULE)
+    },
+  },
+  'POST /v1/notices/mutes': {
+    action: 'mute.set',
+    call: (call) => call('POST', '/v1/notices/mutes', {until: '1h'}),
+  },
+  'DELETE /v1/notices/mutes/{id}': {
+    action: 'mute.end',
+    prepare: async ({admin}) =>
+      (await admin.call('POST', '/v1/notices/mutes', {until: '1h'})).json.id,
+    call: (call, _locked, id) => call('DELETE', `/v1/notices/mutes/${String(id)}`),
   },
   'POST /v1/notices/channels/{name}/test': {
     action: 'channel.test',

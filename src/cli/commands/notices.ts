@@ -1,6 +1,7 @@
 /** `belfry notice …`: channels of notices. What is secret is asked for, and never an argument. */
 import type {Command} from 'commander'
 import type {ChannelJson, ChannelsJson, ChannelTestJson} from '../../wire/notice-channel.ts'
+import type {RuleJson} from '../../wire/notice-rule.ts'
 import {path} from '../client.ts'
 import {CallFailed, NegativeResult, UsageError} from '../errors.ts'
 import {type Column, relative} from '../format.ts'
@@ -8,6 +9,7 @@ import {confirm, readSecret, readTextFile} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
 import {print, printJson, printTable, type Session, type WithSession} from '../session.ts'
 import {toned} from '../terminal.ts'
+import {ALL_JOBS_NAME, ALL_JOBS_RULE, addRuleCommands, ruleLine} from './notice-rules.ts'
 
 interface SetupOptions {
   readonly name?: string
@@ -72,6 +74,7 @@ export function addNoticeCommands(program: Command, use: WithSession): void {
     .command('delete <channel>')
     .description('Delete a channel and its secret')
     .action(use(remove))
+  addRuleCommands(notice, use)
 }
 
 interface MailOptions extends SetupOptions {
@@ -130,22 +133,36 @@ async function setUp(session: Session, options: SetupOptions, setup: Setup): Pro
   const body = {kind, config: secret === null ? config : {...config, [secretField]: secret}}
   const {value: channel} = await session.client.call<ChannelJson>('PUT', at, {body})
   const {value: test} = await session.client.call<ChannelTestJson>('POST', `${at}/test`)
-  print(session, {channel, test}, testLine(name, test))
   if (!test.delivered) {
+    print(session, {channel, test}, testLine(name, test))
     if (!session.json)
       session.terminal.err(
         `The channel is stored. Correct it or its receiver, then: belfry notice test ${oneLine(name)}\n`,
       )
     throw new NegativeResult('')
   }
+  const rule = await firstRule(session, name)
+  const line = rule === null ? '' : ruleLine(rule)
+  print(session, {channel, test, ...(rule === null ? {} : {rule})}, testLine(name, test) + line)
 }
+
+/** The rule that covers all jobs, unless there is one of its name. `null` = there is. */
+async function firstRule(session: Session, channel: string): Promise<RuleJson | null> {
+  const at = path('notices', 'rules', ALL_JOBS_NAME)
+  if (await exists(session, at)) return null
+  const body = {...ALL_JOBS_RULE, to: [channel]}
+  const {value} = await session.client.call<RuleJson>('PUT', at, {body})
+  return value
+}
+
+const UNKNOWN: readonly string[] = ['channel_unknown', 'rule_unknown']
 
 async function exists(session: Session, at: string): Promise<boolean> {
   try {
     await session.client.call('GET', at)
     return true
   } catch (error) {
-    if (error instanceof CallFailed && error.code === 'channel_unknown') return false
+    if (error instanceof CallFailed && UNKNOWN.includes(error.code)) return false
     throw error
   }
 }

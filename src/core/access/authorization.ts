@@ -331,7 +331,7 @@ export function segmentOf(text: string): string {
 }
 
 /** Which jobs a list shows. */
-export function readableJobs({kind, rules}: Principal): NameFilter {
+export function readableJobs({kind, rules}: Pick<Principal, 'kind' | 'rules'>): NameFilter {
   return kind === 'client' ? rules.jobs : readsAll(kind)
 }
 

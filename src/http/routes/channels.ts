@@ -95,7 +95,7 @@ function routeDeleteAndTest(app: FastifyInstance, operations: Operations): void 
       tag: 'notices',
       params: PARAMS,
       reply: schemaRef(Channel),
-      errors: ['channel_unknown'],
+      errors: ['channel_unknown', 'channel_in_use'],
     }),
     handler: async (request: ChannelRequest, reply) => {
       const deleted = await operations.deleteChannel(request.params.name, actorOf(request))

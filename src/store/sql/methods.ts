@@ -57,6 +57,10 @@ import {
   type WriteMethod,
 } from './method.ts'
 import type {Query, Transaction} from './query.ts'
+import {evaluateNotices, noticesDue} from './notices/evaluation.ts'
+import * as mutes from './notices/mutes.ts'
+import * as rules from './notices/rules.ts'
+import {claimNotices, markNotice, pruneNotices} from './notices/messages.ts'
 import {applyReassignments, endStuck, loadStuck} from './launches/reassign.ts'
 import {restore} from './jobs/restore-jobs.ts'
 import * as stored from './access/secrets.ts'
@@ -235,6 +239,18 @@ export const METHODS = {
   deleteChannel: write(notices.deleteChannel, {queue: 'other', hasReceipt: true}),
   // Repeated, it would record the same twice.
   recordChannelTest: write(notices.recordChannelTest, {queue: 'other', isRepeatable: never}),
+  rules: read(rules.rules),
+  rule: read(rules.rule),
+  putRule: write(rules.putRule, {queue: 'other', hasReceipt: true}),
+  deleteRule: write(rules.deleteRule, {queue: 'other', hasReceipt: true}),
+  mutes: read(mutes.mutes),
+  muteNotices: write(mutes.muteNotices, {queue: 'other', hasReceipt: true}),
+  endMute: write(mutes.endMute, {queue: 'other', hasReceipt: true}),
+  noticesDue: ownRead(noticesDue),
+  evaluateNotices: write(evaluateNotices, {queue: 'upkeep', isLong: true}),
+  claimNotices: write(claimNotices, {queue: 'upkeep'}),
+  markNotice: write(markNotice, {queue: 'upkeep'}),
+  pruneNotices: write(pruneNotices, {queue: 'upkeep'}),
 
   agreeTimezone: write(agreeTimezone, {queue: 'other'}),
   agreeSignInKey: write(agreeSignInKey, {queue: 'other'}),

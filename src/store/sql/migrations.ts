@@ -56,6 +56,7 @@ const night: Migration = {
     ...jobColumns(dialect),
     ...eventTables(dialect),
     ...noticeTables(dialect),
+    ...incidentTables(dialect),
   ],
 }
 
@@ -341,6 +342,73 @@ function noticeTables({columns: {integer, text}, keyOrganised}: Dialect): string
       channel_failing_since ${integer},
       last_error_text ${text} NOT NULL
     )${keyOrganised}`,
+  ]
+}
+
+/** Rules of notices, facts about jobs, and the incidents and messages that follow from them. */
+function incidentTables({columns: {integer, text, growingKey}, keyOrganised}: Dialect): string[] {
+  return [
+    `CREATE TABLE notice_rules (
+      rule_name ${text} PRIMARY KEY,
+      rule_definition ${text} NOT NULL,
+      rule_revision ${integer} NOT NULL,
+      rule_author ${text} NOT NULL,
+      rule_author_kind ${text} NOT NULL,
+      rule_author_policies ${text} NOT NULL,
+      rule_changed_at ${integer} NOT NULL
+    )${keyOrganised}`,
+    `CREATE TABLE notice_mutes (
+      mute_id ${growingKey},
+      mute_rule ${text} NOT NULL,
+      jobs_glob ${text} NOT NULL,
+      mute_reason ${text} NOT NULL,
+      muted_at ${integer} NOT NULL,
+      muted_by ${text} NOT NULL,
+      muted_until ${integer} NOT NULL
+    )`,
+    `CREATE TABLE notice_facts (
+      fact_id ${growingKey},
+      fact_at ${integer} NOT NULL,
+      fact_kind ${text} NOT NULL,
+      fact_job_id ${integer} NOT NULL,
+      fact_job_name ${text} NOT NULL,
+      fact_data ${text} NOT NULL
+    )`,
+    `CREATE TABLE notice_incidents (
+      incident_key ${text} PRIMARY KEY,
+      incident_rule ${text} NOT NULL,
+      incident_subject ${text} NOT NULL,
+      incident_state ${text} NOT NULL,
+      opened_at ${integer} NOT NULL,
+      wake_at ${integer},
+      has_message ${integer} NOT NULL,
+      incident_data ${text} NOT NULL
+    )`,
+    `CREATE INDEX notice_incidents_wake ON notice_incidents (wake_at) WHERE wake_at IS NOT NULL`,
+    `CREATE INDEX notice_incidents_message ON notice_incidents (has_message) WHERE has_message = 1`,
+    `CREATE INDEX notice_incidents_subject ON notice_incidents (incident_subject)`,
+    `CREATE INDEX notice_incidents_opened ON notice_incidents (opened_at, incident_key)`,
+    `CREATE TABLE notice_messages (
+      message_number ${growingKey},
+      message_id ${text} NOT NULL,
+      message_channel ${text} NOT NULL,
+      message_rule ${text} NOT NULL,
+      message_kind ${text} NOT NULL,
+      message_data ${text} NOT NULL,
+      message_state ${text} NOT NULL,
+      message_attempt ${integer} NOT NULL,
+      made_at ${integer} NOT NULL,
+      send_at ${integer} NOT NULL,
+      holds_others ${integer} NOT NULL,
+      sender ${text} NOT NULL,
+      claim_until ${integer},
+      ended_at ${integer},
+      failure ${text} NOT NULL
+    )`,
+    `CREATE UNIQUE INDEX notice_messages_id ON notice_messages (message_id)`,
+    `CREATE INDEX notice_messages_waiting ON notice_messages (message_channel, message_number)
+      WHERE message_state = 'waiting'`,
+    `CREATE INDEX notice_messages_ended ON notice_messages (ended_at) WHERE ended_at IS NOT NULL`,
   ]
 }
 

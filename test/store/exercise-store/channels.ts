@@ -10,7 +10,7 @@ import type {Scene} from './scene.ts'
 const AUTHOR = {name: 'ann', kind: 'client', policies: ['team-a']} as const
 const BOB = {name: 'bob', accessor: 'b', kind: 'management', address: '192.0.2.1'}
 
-export function aChannel(name: string, over: Partial<ChannelDefinition> = {}): NewChannel {
+function aChannel(name: string, over: Partial<ChannelDefinition> = {}): NewChannel {
   const channel = {name, kind: 'webhook', config: {url: 'https://example.org'}, enabled: true}
   return {channel: {...channel, ...over}, author: AUTHOR, secret: null}
 }
@@ -60,8 +60,11 @@ export function channelsCases(when: Case): void {
         (await store.channels()).map(({name}) => name),
         ['a', 'mail'],
       )
-      assert.deepEqual(await store.deleteChannel('mail', BOB), again.channel)
-      assert.equal(await store.deleteChannel('mail', BOB), null)
+      assert.deepEqual(await store.deleteChannel('mail', BOB), {
+        kind: 'deleted',
+        channel: again.channel,
+      })
+      assert.deepEqual(await store.deleteChannel('mail', BOB), {kind: 'unknown'})
       assert.deepEqual(await auditOf(scene), [
         'bob channel.delete mail',
         'bob channel.set mail replaced: ntfy',

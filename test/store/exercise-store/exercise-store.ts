@@ -30,6 +30,7 @@ import {requestCases} from './request.ts'
 import {lostCases} from './lost.ts'
 import {restoreCases} from './restore.ts'
 import {reassignCases} from './reassign.ts'
+import {rulesCases} from './rules.ts'
 import {submitCases} from './submit.ts'
 import {concurrencyCases} from './concurrency.ts'
 import {schedulingCases} from './scheduling.ts'
@@ -37,6 +38,7 @@ import {sessionsCases} from './sessions.ts'
 import {settingsCases} from './settings.ts'
 import {secretsCases} from './secrets.ts'
 import {tokensCases} from './tokens.ts'
+import {noticeCases} from './notices.ts'
 import type {OpenStore} from './scene.ts'
 
 const SUBJECTS: readonly (readonly [string, (when: Case) => void])[] = [
@@ -75,7 +77,9 @@ const SUBJECTS: readonly (readonly [string, (when: Case) => void])[] = [
   ['audit', auditCases],
   ['secrets', secretsCases],
   ['channels of notices', channelsCases],
+  ['rules of notices', rulesCases],
   ['sessions', sessionsCases],
+  ['notices', noticeCases],
 ]
 
 /** Runs every case on a fresh store from `open`, also those with many rows unless `hasManyRows` is false. */

@@ -14,7 +14,7 @@ import {freshSchema, openAt} from '../../support/postgres-cluster.ts'
 import {aLargeStore} from '../../support/large-store.ts'
 import {TestPostgres} from '../../support/postgres.ts'
 import {ALL_AUDIT} from '../exercise-store/audit.ts'
-import {aChannel} from '../exercise-store/channels.ts'
+import {addRule, evaluate} from '../exercise-store/notices.ts'
 import {ALL_EXECUTIONS, aRow, aSpec, MINUTE, textOf} from '../exercise-store/scene.ts'
 import {TurnedClock} from '../adjustable-clock.ts'
 import {folder, move, schemaOf, sceneIn} from './import-fixture.ts'
@@ -43,6 +43,9 @@ function comparable(rows: readonly Record<string, unknown>[]): string[] {
 async function aFullScene(dataDir: string, clock: TurnedClock) {
   const scene = await sceneIn(dataDir, clock)
   await scene.join('n2')
+  // The rule has an incident and a message of the deleted job, and a fact of the skipped time.
+  await addRule(scene, {when: {deleted: {}, skipped: {}}})
+  await scene.store.muteNotices({rule: '', jobs: 'x', reason: '', until: {afterMs: MINUTE}})
   await scene.submit('a', {metadata: {k: 'v', zero: 'x'}, retries: 1})
   await scene.submit('child', {schedule: '', parentJob: 'a'})
   await scene.complete('a', 'succeeded', {output: 'kept ä'})
@@ -51,7 +54,9 @@ async function aFullScene(dataDir: string, clock: TurnedClock) {
   await scene.complete('gone', 'succeeded', {output: 'gone'})
   await scene.store.deleteJob('gone')
   const job = await scene.job('a')
+  await evaluate(scene)
   scene.advance(MINUTE)
+  await evaluate(scene)
   await scene.decide(job, [aRow(job.nextAt!, 'skipped')], job.nextAt! + MINUTE)
   await scene.submit('runs')
   const running = await scene.run('runs', ['n2'])
@@ -64,7 +69,6 @@ async function aFullScene(dataDir: string, clock: TurnedClock) {
   await scene.store.createToken({accessor: 'a', isFirst: false, ...token})
   const secret = {name: 's', ciphertext: 'sealed', keyId: 'k'}
   await scene.store.putSecret({...secret, may: {create: true, update: true}})
-  await scene.store.putChannel(aChannel('mail'))
   await scene.setStatus('n1', 'n1-incarnation-1', 'failed')
   const idempotency = {scope: 's', key: 'key', fingerprint: 'f'}
   const request = {name: 'child', forced: true, idempotency}

@@ -352,7 +352,7 @@ export function* releaseClaims(
   claims: readonly ExecutionClaim[],
 ): Query<readonly ReleasedExecution[]> {
   // The locks of a finish: release, finish and deletion of the job follow one another.
-  const batch = yield* loadFinishBatch(tx, claims)
+  const {batch} = yield* loadFinishBatch(tx, claims)
   const released = claims.flatMap((claim) => releasedOf(batch, claim, tx.now) ?? [])
   yield* sendEach(
     RELEASE,

@@ -13,6 +13,8 @@ import {type ExecutionKey, executionId, type FinalStatus} from '../../../core/ex
 import {type BatchExecution, type BatchJob, FinishBatch} from '../../../core/finish-batch.ts'
 import {applyChanges, loadJobs} from '../jobs/jobs.ts'
 import {writeDependents} from '../launches/dependents.ts'
+import {recordEnds} from '../notices/facts.ts'
+import {noticeScopes, type Scopes} from '../notices/scopes.ts'
 import {newLaunch} from '../launches/launch-rows.ts'
 import {dropOutput} from './output.ts'
 import {
@@ -64,19 +66,27 @@ interface FinishJobRow {
   readonly fail_streak: number | null
   readonly failing_since: number | null
   readonly typical_ms: number | null
+  readonly watched: number | null
   readonly deleted_at: number | null
 }
 
+/** A batch with the scopes of notices, which are read in the same round trip. */
+export interface LoadedBatch {
+  readonly batch: FinishBatch
+  readonly scopes: Scopes
+}
+
 /** Locks and loads the launches of these ends, the executions that the ends may change, and the jobs. */
-export function* loadFinishBatch(tx: Transaction, ends: readonly BatchEnd[]): Query<FinishBatch> {
+export function* loadFinishBatch(tx: Transaction, ends: readonly BatchEnd[]): Query<LoadedBatch> {
   const groups = [...new Set(ends.map(({key}) => key.group))].toSorted((a, b) => a - b)
   // The launches are locked before their executions are looked up.
-  const [launches, executions] = yield* together(
+  const [launches, executions, scopes] = yield* together(
     oneEach<LaunchRow>(
       `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE group_id = ?${tx.dialect.forUpdate}`,
       groups.map((group) => [group]),
     ),
     loadExecutions(tx, groups, ends),
+    noticeScopes(),
   )
   const batch = new FinishBatch(tx.now)
   const found = launches.filter((row) => row !== null)
@@ -90,12 +100,12 @@ export function* loadFinishBatch(tx: Transaction, ends: readonly BatchEnd[]): Qu
   const jobIds = [...new Set([...owners, ...dependents])].toSorted((a, b) => a - b)
   const jobs = yield* oneEach<FinishJobRow>(
     `SELECT id, name, retries, ephemeral, disabled, success_count, error_count, last_success,
-      last_error, status, status_group, fail_streak, failing_since, typical_ms, deleted_at
+      last_error, status, status_group, fail_streak, failing_since, typical_ms, watched, deleted_at
       FROM jobs WHERE id = ?${tx.dialect.forUpdate}`,
     jobIds.map((id) => [id]),
   )
   for (const row of jobs) if (row !== null) batch.jobs.set(row.id, batchJob(row))
-  return batch
+  return {batch, scopes}
 }
 
 /** Jobs of the launches that may succeed in this batch: all executions have ended then, one of them well. */
@@ -129,6 +139,7 @@ function batchJob(row: FinishJobRow): BatchJob {
     retries: row.retries,
     ephemeral: row.ephemeral === 1,
     disabled: row.disabled === 1,
+    watched: row.watched === 1,
     counters: {
       successCount: row.success_count,
       errorCount: row.error_count,
@@ -286,7 +297,7 @@ const CLOSE = `UPDATE launches SET open = ?, retries_ended = ?, node_deaths = ?,
 const COUNT = `UPDATE jobs SET success_count = ?, error_count = ?, last_success = ?, last_error = ?,
   status = ?, status_group = ?, fail_streak = ?, failing_since = ?, typical_ms = ? WHERE id = ?`
 
-export function* writeFinishBatch(tx: Transaction, batch: FinishBatch): Query<void> {
+export function* writeFinishBatch(tx: Transaction, {batch, scopes}: LoadedBatch): Query<void> {
   yield* writeExecutions(batch)
   const launches = [...batch.launches.values()].filter(({changed}) => changed)
   yield* sendEach(
@@ -305,11 +316,12 @@ export function* writeFinishBatch(tx: Transaction, batch: FinishBatch): Query<vo
       return [...counts, status, statusGroup, failStreak, failingSince, typicalMs, id]
     }),
   )
+  yield* recordEnds(tx, batch, scopes)
   yield* writeDependents(tx, batch.ended)
   for (const job of jobs) {
     if (job.keptGroup !== null)
       yield* softDelete(tx, job.id, {why: 'ephemeral', keptGroup: job.keptGroup})
-    else if (job.quarantinedBy !== null) yield* quarantine(tx, job, job.quarantinedBy)
+    else if (job.quarantinedBy !== null) yield* quarantine(tx, job, job.quarantinedBy, scopes)
   }
   // Last, so that the row of today, which every server writes, is locked only for the commit.
   yield* countDays(batch)
@@ -357,13 +369,18 @@ function* countDays(batch: FinishBatch): Query<void> {
 }
 
 /** Disables a job whose launches keep killing nodes, as an edit would, and adds a launch row that says so. */
-function* quarantine(tx: Transaction, {id, name}: BatchJob, group: number): Query<void> {
+function* quarantine(
+  tx: Transaction,
+  {id, name}: BatchJob,
+  group: number,
+  scopes: Scopes,
+): Query<void> {
   const [job] = yield* loadJobs([id])
   assert(job !== null && job !== undefined, `${name} is locked and live`)
   const spec = {...job.spec, disabled: true}
   const {zone, changes} = yield* zoning()
   const change = planDefinition(job, spec, tx.now, zone, false, changes)
-  yield* applyChanges(tx, [{existing: job, spec, change}])
+  yield* applyChanges(tx, [{existing: job, spec, change}], scopes)
   const [number] = yield* tx.dialect.takeNumbers('launch', 1)
   const sentence = `nodes died while executing launch ${group}; the job was disabled`
   yield* recordChange(tx, {

@@ -33,7 +33,8 @@ export function* finish(
   tx: Transaction,
   items: readonly FinishItem[],
 ): Query<readonly FinishOutcome[]> {
-  const batch = yield* loadFinishBatch(tx, items)
+  const loaded = yield* loadFinishBatch(tx, items)
+  const {batch} = loaded
   yield* noteDrains(tx, batch, items)
   const ranges: OutputRange[] = []
   const dropped: ExecutionKey[] = []
@@ -48,7 +49,7 @@ export function* finish(
   })
   yield* extendOutput(tx, ranges)
   yield* dropOutput(dropped)
-  yield* writeFinishBatch(tx, batch)
+  yield* writeFinishBatch(tx, loaded)
   return yield* withPending(outcomes)
 }
 
@@ -199,10 +200,11 @@ export function* endAll(
   jitter: number,
   from: readonly ExecutionStatus[] = ['running'],
 ): Query<FinishOutcome[]> {
-  const batch = yield* loadFinishBatch(
+  const loaded = yield* loadFinishBatch(
     tx,
     keys.map((key) => ({key, status})),
   )
+  const {batch} = loaded
   const blame = isNodeDeath({status, reason}) ? yield* findBlame(tx, batch, keys) : null
   const actual = blame?.isCertainOutage === true ? 'node_outage' : reason
   const outcomes = keys.map((key, index): FinishOutcome => {
@@ -222,7 +224,7 @@ export function* endAll(
       isOnlySuspect: blame?.isOnlySuspect ?? true,
     })
   })
-  yield* writeFinishBatch(tx, batch)
+  yield* writeFinishBatch(tx, loaded)
   return outcomes
 }
 
@@ -261,7 +263,8 @@ export function* cancelExecution(
     [name, ...keyValues(key)],
   )
   if (owner === null) return {kind: 'unknown'}
-  const batch = yield* loadFinishBatch(tx, [{key, status: 'cancelled'}])
+  const loaded = yield* loadFinishBatch(tx, [{key, status: 'cancelled'}])
+  const {batch} = loaded
   const entry = batch.find(key)
   const launch = batch.launches.get(key.group)
   const job = launch === undefined ? null : batch.jobOf(launch)
@@ -282,7 +285,7 @@ export function* cancelExecution(
   } else {
     return {kind: 'over', status}
   }
-  yield* writeFinishBatch(tx, batch)
+  yield* writeFinishBatch(tx, loaded)
   const what = {action: 'execution.cancel', targetType: 'job', target: name} as const
   const detail = `execution ${executionId(key)}`
   if (askedAt === null) yield* recordChange(tx, {actor, ...what, detail})

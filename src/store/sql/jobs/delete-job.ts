@@ -9,6 +9,8 @@ import {checkRevision, type RevisionMatch} from '../../../core/submit.ts'
 import type {DeleteResult} from '../../../ports/job-store.ts'
 import {recordChange} from '../access/audit.ts'
 import {loadJob, lockJob} from './jobs.ts'
+import {recordDefinitions} from '../notices/facts.ts'
+import {noticeScopes} from '../notices/scopes.ts'
 import {dropOutput, dropOutputOfLaunches} from '../executions/output.ts'
 import {all, each, type Query, type Transaction} from '../query.ts'
 import {type ExecutionRow, keyOf} from '../rows.ts'
@@ -25,6 +27,8 @@ export function* deleteJob(
   if (refusal !== null) return refusal
   if (job.dependentJobs.length > 0) return {kind: 'dependents', names: job.dependentJobs}
   yield* softDelete(tx, job.id, {why: 'deleted', keptGroup: null})
+  const deleted = {jobId: job.id, kind: 'deleted', spec: job.spec} as const
+  yield* recordDefinitions(tx, [deleted], yield* noticeScopes())
   const replaced = replacedBy(job, null)
   yield* recordChange(tx, {
     actor,

@@ -12,6 +12,8 @@ import type {ToggleResult} from '../../../ports/job-store.ts'
 import {recordChange} from '../access/audit.ts'
 import {writeDecided} from '../launches/dependents.ts'
 import {writeSpans} from '../launches/disabled-spans.ts'
+import {recordDefinitions} from '../notices/facts.ts'
+import {noticeScopes, type Scopes} from '../notices/scopes.ts'
 import {retractPlanned} from '../launches/launch-rows.ts'
 import {
   all,
@@ -33,14 +35,18 @@ export function* toggle(
   actor?: Actor,
   disabled?: boolean,
 ): Query<ToggleResult> {
-  const [existing, {zone, changes}] = yield* together(lockJob(tx, name), zoning())
+  const [existing, {zone, changes}, scopes] = yield* together(
+    lockJob(tx, name),
+    zoning(),
+    noticeScopes(),
+  )
   if (existing === null) return {kind: 'unknown'}
   const refusal = checkRevision(ifMatch, existing)
   if (refusal !== null) return refusal
   if (existing.spec.disabled === disabled) return {kind: 'unchanged', job: existing}
   const spec = {...existing.spec, disabled: !existing.spec.disabled}
   const change = planDefinition(existing, spec, tx.now, zone, false, changes)
-  yield* applyChanges(tx, [{existing, spec, change, actor}])
+  yield* applyChanges(tx, [{existing, spec, change, actor}], scopes)
   const replaced = replacedBy(existing, change.revision)
   const detail = spec.disabled ? 'disabled' : 'enabled'
   yield* recordChange(tx, {
@@ -69,6 +75,7 @@ export interface Redefinition {
 export function* applyChanges(
   tx: Transaction,
   redefinitions: readonly Redefinition[],
+  scopes: Scopes,
 ): Query<void> {
   const changed = redefinitions.filter(({change}) => change.changed)
   yield* updateJobs(
@@ -91,6 +98,14 @@ export function* applyChanges(
     changed.map(({existing, spec, change: {anchorAt}, actor = BELFRY}) => {
       return {id: existing.id, existing, spec, anchorAt, by: actor.name}
     }),
+  )
+  const switched = changed.filter(({existing, spec}) => existing.spec.disabled !== spec.disabled)
+  yield* recordDefinitions(
+    tx,
+    switched.map(({existing: {id: jobId}, spec}) => {
+      return {jobId, kind: spec.disabled ? 'disabled' : 'enabled', spec}
+    }),
+    scopes,
   )
 }
 
@@ -231,6 +246,7 @@ export function* insertJobs(
   tx: Transaction,
   jobs: readonly NewJob[],
   ids: readonly number[],
+  scopes: Scopes,
 ): Query<void> {
   yield* sendEach(
     INSERT_JOB,
@@ -249,6 +265,11 @@ export function* insertJobs(
     jobs.map(({spec, anchorAt, actor = BELFRY}, index) => {
       return {id: ids[index]!, existing: null, spec, anchorAt, by: actor.name}
     }),
+  )
+  yield* recordDefinitions(
+    tx,
+    jobs.map(({spec}, index) => ({jobId: ids[index]!, kind: 'created', spec})),
+    scopes,
   )
 }
 

@@ -14,6 +14,7 @@ import {
   type NewJob,
   type Redefinition,
 } from './jobs.ts'
+import {noticeScopes} from '../notices/scopes.ts'
 import {all, type Query, type Transaction} from '../query.ts'
 import {isPaused, zoning} from '../cluster/settings.ts'
 
@@ -51,9 +52,10 @@ export function* restore(
     if (job === null) fresh.push({...change, spec, counters, status, actor: options.actor})
     else redefined.push({existing: job, spec, change, actor: options.actor})
   }
-  yield* applyChanges(tx, redefined)
+  const scopes = yield* noticeScopes()
+  yield* applyChanges(tx, redefined, scopes)
   const ids = fresh.length === 0 ? [] : yield* tx.dialect.takeNumbers('job', fresh.length)
-  yield* insertJobs(tx, fresh, ids)
+  yield* insertJobs(tx, fresh, ids, scopes)
   yield* recordChanges(tx, [
     ...fresh.map(({spec: {name}, revision}, at) => {
       return restored(name, options, {job: {id: ids[at]!, before: null, after: revision}})

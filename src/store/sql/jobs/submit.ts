@@ -23,6 +23,7 @@ import {
   type Redefinition,
 } from './jobs.ts'
 import {newLaunch} from '../launches/launch-rows.ts'
+import {noticeScopes} from '../notices/scopes.ts'
 import {all, type Query, sendEach, together, type Transaction} from '../query.ts'
 import {INSERT_LAUNCH, launchValues} from '../rows.ts'
 import {isPaused, zoning} from '../cluster/settings.ts'
@@ -50,7 +51,7 @@ export function* submit(
   const names = requests.map(({spec}) => spec.name)
   const running = requests.filter(({runOnCreate}) => runOnCreate)
   // Numbers are taken before it is known who needs one: that saves a round trip, and gaps do not matter.
-  const [existing, first, earlier, paused, {zone, changes}, refusals, ids, groups] =
+  const [existing, first, earlier, paused, {zone, changes}, scopes, refusals, ids, groups] =
     yield* together(
       lockJobs(tx, names),
       firstRevisions(names),
@@ -60,6 +61,7 @@ export function* submit(
       ),
       isPaused(),
       zoning(),
+      noticeScopes(),
       parentProblems(requests),
       tx.dialect.takeNumbers('job', requests.length),
       running.length === 0 ? together() : tx.dialect.takeNumbers('launch', running.length),
@@ -88,11 +90,12 @@ export function* submit(
     const recorded = submitChange(request, known, {id, revision: changed ? revision : null, group})
     stored.push({index, id, created: known === null, changed, group, change: recorded})
   }
-  yield* applyChanges(tx, redefined)
+  yield* applyChanges(tx, redefined, scopes)
   yield* insertJobs(
     tx,
     fresh,
     fresh.map(({id}) => id),
+    scopes,
   )
   yield* sendEach(
     INSERT_LAUNCH,

@@ -23,6 +23,8 @@ import {
   type PlannedRows,
   type WrittenRow,
 } from './launch-rows.ts'
+import {recordDecided} from '../notices/facts.ts'
+import {noticeScopes} from '../notices/scopes.ts'
 import {settingsRevision} from '../jobs/firing.ts'
 import {fence} from '../cluster/lease.ts'
 import {recordFaults} from '../jobs/planning.ts'
@@ -98,7 +100,7 @@ type Request = Parameters<LeaderStore['applyLaunches']>[0]
 type Result = Awaited<ReturnType<LeaderStore['applyLaunches']>>
 
 export function* applyLaunches(tx: Transaction, request: Request): Query<Result> {
-  const [, revision, dueJobs, pending, pendingJobs] = yield* together(
+  const [, revision, dueJobs, pending, pendingJobs, scopes] = yield* together(
     fence(tx, request.term),
     // The revision is read after the fence, which waits for a pause that is being stored.
     settingsRevision(),
@@ -108,18 +110,23 @@ export function* applyLaunches(tx: Transaction, request: Request): Query<Result>
     ),
     lockPending(tx, request.requests),
     lockJobsOf(tx, request.requests),
+    noticeScopes(),
   )
+  const jobs = [...dueJobs.values(), ...pendingJobs.values()]
+  const watched = new Set(jobs.flatMap(({id, watched: isWatched}) => (isWatched === 1 ? [id] : [])))
   if (request.settings !== undefined && request.settings !== revision)
     return allConflicts(tx, request)
   const dues = yield* applyDues(tx, request.term, request.dues, dueJobs)
   const requests = yield* applyRequests(tx, request.term, request.requests, pending, pendingJobs)
   yield* recordFaults(tx, request.term, request.faults ?? [])
-  return {
-    now: tx.now,
-    dues: dues.applied,
-    requests: requests.applied,
-    decided: [...dues.decided, ...requests.decided],
-  }
+  const decided = [...dues.decided, ...requests.decided]
+  yield* recordDecided(
+    tx,
+    decided.map(({launch}) => launch),
+    watched,
+    scopes,
+  )
+  return {now: tx.now, dues: dues.applied, requests: requests.applied, decided}
 }
 
 function allConflicts(tx: Transaction, {dues, requests}: Request): Result {
@@ -138,6 +145,7 @@ interface DueJobRow {
   readonly revision: number
   readonly next_at: number | null
   readonly decided_until: number | null
+  readonly watched: number | null
 }
 
 const MOVE_NEXT = `UPDATE jobs SET next_at = ?, decided_until = ? WHERE id = ?`
@@ -178,7 +186,7 @@ function* lockJobsIfFree(
 ): Query<Map<number, DueJobRow>> {
   const ids = [...new Set(jobIds)].toSorted((a, b) => a - b)
   const rows = yield* oneEach<DueJobRow>(
-    `SELECT id, name, revision, next_at, decided_until FROM jobs
+    `SELECT id, name, revision, next_at, decided_until, watched FROM jobs
       WHERE id = ? AND deleted_at IS NULL${lockIfFree(tx)}`,
     ids.map((id) => [id]),
   )
@@ -280,7 +288,7 @@ function* lockJobsOf(
   requests: readonly RequestDecision[],
 ): Query<Map<number, DueJobRow>> {
   const rows = yield* oneEach<DueJobRow>(
-    `SELECT id, name, revision, next_at, decided_until FROM jobs
+    `SELECT id, name, revision, next_at, decided_until, watched FROM jobs
       WHERE id = (SELECT job_id FROM launches WHERE group_id = ?) AND deleted_at IS NULL
       ${lockIfFree(tx)}`,
     requests.map(({group}) => [group]).toSorted(([a], [b]) => a! - b!),

@@ -169,17 +169,18 @@ export function* endStuck(
     executions.map(({nodeId}) => nodeId),
   )
   const ending = executions.filter(({nodeId}) => !busy.has(nodeId))
-  const batch = yield* loadFinishBatch(
+  const loaded = yield* loadFinishBatch(
     tx,
     ending.map(({key}) => ({key, status: 'lost'})),
   )
+  const {batch} = loaded
   const ended = ending.flatMap(({key, nodeId}): FinishOutcome[] => {
     const entry = batch.find(key)
     if (entry === null || entry.record.status !== 'pending' || entry.nodeId !== nodeId) return []
     if (batch.jobOf(batch.launches.get(key.group)!) === null) return []
     return [batch.end(entry, {...END, finishedAt: tx.now})]
   })
-  yield* writeFinishBatch(tx, batch)
+  yield* writeFinishBatch(tx, loaded)
   return ended
 }
 

@@ -11,7 +11,13 @@ import {
   secretsOfConfig,
 } from '../../../core/notice-channel.ts'
 import type {TokenKind} from '../../../core/access/authorization.ts'
-import type {ChannelUse, NewChannel, PutChannelResult} from '../../../ports/notice-store.ts'
+import type {RuleDefinition} from '../../../core/notice-rule.ts'
+import type {
+  ChannelUse,
+  DeleteChannelResult,
+  NewChannel,
+  PutChannelResult,
+} from '../../../ports/notice-store.ts'
 import {assert} from '../../../lib/assert.ts'
 import {recordChange} from '../access/audit.ts'
 import {deleteSecret, putSecret} from '../access/secrets.ts'
@@ -77,7 +83,7 @@ export function* putChannel(
   {channel: {name, kind, config, enabled}, author, secret}: NewChannel,
   actor: Actor = BELFRY,
 ): Query<PutChannelResult> {
-  yield* countUp()
+  yield* lockChannels()
   const before = yield* channel(tx, name)
   const counted = yield* one<{total: number}>(`SELECT count(*) AS total FROM notice_channels`)
   if (before === null && counted!.total >= CHANNELS_MAX) return {kind: 'full'}
@@ -123,14 +129,27 @@ export function* deleteChannel(
   tx: Transaction,
   name: string,
   actor: Actor = BELFRY,
-): Query<ChannelRecord | null> {
-  yield* countUp()
+): Query<DeleteChannelResult> {
+  yield* lockChannels()
   const before = yield* channel(tx, name)
-  if (before === null) return null
+  if (before === null) return {kind: 'unknown'}
+  const rules = yield* rulesOver(name)
+  if (rules.length > 0) return {kind: 'in_use', rules}
   yield* all(`DELETE FROM notice_channels WHERE channel_name = ?`, [name])
   if (hasOwnSecret(before)) yield* deleteSecret(tx, channelSecret(name), actor)
   yield* recordChange(tx, {actor, action: 'channel.delete', targetType: 'channel', target: name})
-  return before
+  return {kind: 'deleted', channel: before}
+}
+
+/** Names of the rules that send over the channel. */
+function* rulesOver(channelName: string): Query<readonly string[]> {
+  const rows = yield* all<{rule_definition: string}>(
+    `SELECT rule_definition FROM notice_rules ORDER BY rule_name`,
+  )
+  return rows
+    .map((row) => JSON.parse(row.rule_definition) as RuleDefinition)
+    .filter(({to}) => to.includes(channelName))
+    .map((definition) => definition.name)
 }
 
 /** Nothing is recorded with a channel that was deleted meanwhile. */
@@ -164,7 +183,8 @@ function hasOwnSecret({name, config}: Pick<ChannelRecord, 'name' | 'config'>): b
   return secretsOfConfig(config).includes(channelSecret(name))
 }
 
-function* countUp(): Query<void> {
+/** Changes of channels and rules follow each other. */
+export function* lockChannels(): Query<void> {
   yield* all(
     `INSERT INTO meta (key, value) VALUES (?, '1')
       ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(meta.value AS bigint) + 1 AS text)`,

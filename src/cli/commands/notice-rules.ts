@@ -1,0 +1,161 @@
+/** `belfry notice rules`, `add`, `mute` …: which notices are sent, and which are not for a while. */
+import type {Command} from 'commander'
+import type {RuleDefinition} from '../../core/notice-rule.ts'
+import type {MuteJson, MutesJson, RuleJson, RulesJson} from '../../wire/notice-rule.ts'
+import {path} from '../client.ts'
+import {UsageError} from '../errors.ts'
+import {type Column, relative, timeAndAge} from '../format.ts'
+import {oneLine} from '../sanitize.ts'
+import {print, printJson, printTable, type Session, type WithSession} from '../session.ts'
+import {toned} from '../terminal.ts'
+import {whole} from '../values.ts'
+
+export function addRuleCommands(notice: Command, use: WithSession): void {
+  notice.command('rules').description('List the rules of notices').action(use(list))
+  notice
+    .command('add <rule>')
+    .description('Store a rule of notices: what it is about, and where it sends')
+    .requiredOption('--to <channel...>', 'Channels to send over')
+    .option('--jobs <glob>', 'Only these jobs; * in the name is any text')
+    .option('--severity <severity>', 'critical, error, warning or info')
+    .option('--repeat <duration>', 'Repeat while it is open (24h), or never')
+    .option('--failed [count]', 'This many launches in a row failed (1)', whole('--failed', 1))
+    .option('--missed', 'A planned time was missed')
+    .option('--skipped', 'A planned time was skipped')
+    .option('--lost', 'An execution was lost with its node')
+    .option('--disabled <duration>', 'The job is disabled for longer than this')
+    .option('--output', 'A launch wrote output')
+    .action(use(add))
+  notice.command('delete-rule <rule>').description('Delete a rule of notices').action(use(remove))
+  notice
+    .command('mute')
+    .description('Send nothing about some jobs until a time; incidents continue')
+    .requiredOption('--until <time>', 'The end, as a time or a duration such as 4h; at most 30d')
+    .option('--jobs <glob>', 'Only these jobs; * in the name is any text')
+    .option('--rule <rule>', 'Only this rule')
+    .option('--reason <text>', 'Why, for others to read')
+    .action(use(mute))
+  notice.command('mutes').description('List the mutes in force').action(use(listMutes))
+  notice.command('unmute <id>').description('End a mute').action(use(unmute))
+}
+
+/** Conditions of the rule that covers all jobs: what a person must see to. */
+export const ALL_JOBS_RULE = {
+  severity: 'critical',
+  when: {
+    failed: {},
+    missed: {},
+    skipped: {reasons: ['no_target', 'behind', 'undecidable']},
+    lost: {},
+    quarantined: {},
+    disabled: {for: '24h'},
+  },
+} as const satisfies Partial<RuleDefinition>
+
+export const ALL_JOBS_NAME = 'all-jobs'
+
+interface AddOptions {
+  readonly to: readonly string[]
+  readonly jobs?: string
+  readonly severity?: string
+  readonly repeat?: string
+  readonly failed?: number | true
+  readonly missed?: true
+  readonly skipped?: true
+  readonly lost?: true
+  readonly disabled?: string
+  readonly output?: true
+}
+
+async function add(session: Session, name: string, options: AddOptions): Promise<void> {
+  const {to, jobs, severity, repeat} = options
+  const when = conditionsOf(options)
+  if (Object.keys(when).length === 0)
+    throw new UsageError('A rule needs a condition, such as --failed.')
+  const body = {to, jobs, severity, repeat, when}
+  const at = path('notices', 'rules', name)
+  const {value} = await session.client.call<RuleJson>('PUT', at, {body})
+  print(session, value, ruleLine(value))
+}
+
+function conditionsOf(options: AddOptions): Record<string, object> {
+  const {failed, missed, skipped, lost, disabled, output} = options
+  return {
+    ...(failed === undefined ? {} : {failed: failed === true ? {} : {after: failed}}),
+    ...(missed === undefined ? {} : {missed: {}}),
+    ...(skipped === undefined ? {} : {skipped: {}}),
+    ...(lost === undefined ? {} : {lost: {}}),
+    ...(disabled === undefined ? {} : {disabled: {for: disabled}}),
+    ...(output === undefined ? {} : {output: {}}),
+  }
+}
+
+export function ruleLine({name, jobs, when, to}: RuleJson): string {
+  const of = jobs === '*' ? 'all jobs' : `jobs ${jobs}`
+  return oneLine(`rule ${name}: ${of}: ${whenText(when)}; to ${to.join(', ')}`) + '\n'
+}
+
+/** `failed 2, late 15m`. */
+function whenText(when: RuleJson['when']): string {
+  return Object.entries(when)
+    .map(([name, parameters]) =>
+      [name.replaceAll('_', ' '), ...Object.values(parameters)].join(' '),
+    )
+    .join(', ')
+}
+
+async function list(session: Session): Promise<void> {
+  const {value} = await session.client.call<RulesJson>('GET', '/notices/rules')
+  if (session.json) return printJson(session, value)
+  const {terminal} = session
+  const columns: readonly Column<RuleJson>[] = [
+    {title: 'RULE', text: ({name}) => name, shown: (text) => toned(terminal, 'strong', text)},
+    {title: 'JOBS', text: ({jobs}) => jobs},
+    {title: 'SEVERITY', text: ({severity}) => severity},
+    {title: 'TO', text: ({to}) => to.join(', ')},
+    {title: 'WHEN', text: ({when}) => whenText(when)},
+  ]
+  printTable(session, columns, value.rules, 'No rules: no notice is sent.')
+}
+
+async function remove(session: Session, name: string): Promise<void> {
+  const at = path('notices', 'rules', name)
+  const {value} = await session.client.call<RuleJson>('DELETE', at)
+  print(session, value, `deleted ${oneLine(value.name)}\n`)
+}
+
+interface MuteOptions {
+  readonly until: string
+  readonly jobs?: string
+  readonly rule?: string
+  readonly reason?: string
+}
+
+async function mute(session: Session, options: MuteOptions): Promise<void> {
+  const {value} = await session.client.call<MuteJson>('POST', '/notices/mutes', {body: options})
+  const {id, jobs, until} = value
+  const end = timeAndAge(until, session.zone, session.clock.now())
+  const of = jobs === '*' ? 'all jobs' : oneLine(jobs)
+  print(session, value, `notices about ${of} are muted until ${end}; belfry notice unmute ${id}\n`)
+}
+
+async function listMutes(session: Session): Promise<void> {
+  const {value} = await session.client.call<MutesJson>('GET', '/notices/mutes')
+  if (session.json) return printJson(session, value)
+  const now = session.clock.now()
+  const columns: readonly Column<MuteJson>[] = [
+    {title: 'ID', text: ({id}) => String(id)},
+    {title: 'MUTED JOBS', text: ({jobs}) => jobs},
+    {title: 'RULE', text: ({rule}) => (rule === '' ? 'all' : rule)},
+    {title: 'ENDS', text: ({until}) => relative(until, now)},
+    {title: 'BY', text: ({muted_by: by}) => by},
+    {title: 'REASON', text: ({reason}) => reason},
+  ]
+  printTable(session, columns, value.mutes, 'Nothing is muted.')
+}
+
+async function unmute(session: Session, id: string): Promise<void> {
+  const at = path('notices', 'mutes', id)
+  const {value} = await session.client.call<MuteJson>('DELETE', at)
+  print(session, value, `notices about ${oneLine(value.jobs)} are sent again\n`)
+}

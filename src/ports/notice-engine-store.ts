@@ -1,0 +1,68 @@
+/** Evaluation of notices, and delivery of their messages. Any server calls it, under a lock of one row. */
+import type {DeliveryOutcome} from '../core/notice-delivery.ts'
+import type {NoticeMessage} from '../core/notice-message.ts'
+import type {Sweep} from '../core/notice-evaluation.ts'
+
+export interface EvaluateRequest {
+  /**
+   * Evaluates only what has waited at least this long: followers leave the rest to the leader. 0 = all.
+   */
+  readonly olderThanMs: number
+  /** Found by this server since the last call. */
+  readonly sweeps: readonly Sweep[]
+  /** Random text of this call: ids of new messages begin with it. */
+  readonly seed: string
+}
+
+export interface EvaluateResult {
+  readonly opened: readonly IncidentChange[]
+  readonly closed: readonly IncidentChange[]
+  /** Messages that were stored, over all channels. */
+  readonly messages: number
+  /** Facts are left, as there were too many for one transaction. */
+  readonly hasMore: boolean
+  /** Facts that were dropped because too many waited. */
+  readonly dropped: number
+}
+
+export interface IncidentChange {
+  readonly key: string
+  readonly rule: string
+}
+
+/** A message that this server has claimed. */
+export interface ClaimedNotice {
+  readonly channel: string
+  readonly message: NoticeMessage
+}
+
+export interface DeliveredNotice {
+  readonly id: string
+  readonly channel: string
+  /** Number in the claim. */
+  readonly attempt: number
+  readonly outcome: DeliveryOutcome
+  readonly cause: string
+  readonly retryAfterMs?: number
+}
+
+export interface NoticeEngineStore {
+  /** Work that has waited at least this long: facts or timers to evaluate, messages to deliver. */
+  noticesDue(olderThanMs: number): Promise<{readonly evaluate: boolean; readonly deliver: boolean}>
+  evaluateNotices(request: EvaluateRequest): Promise<EvaluateResult>
+  /**
+   * Claims the oldest messages of each channel that are due, for 60 s. A message that was refused for now
+   * holds back the younger ones of its channel, so that they arrive in order. At most 4 messages of a
+   * channel are claimed at a time, by all servers together.
+   */
+  claimNotices(request: {
+    readonly sender: string
+    /** Messages that may be claimed now, by channel; absent = `otherwise`. */
+    readonly free: Readonly<Record<string, number>>
+    readonly otherwise: number
+  }): Promise<readonly ClaimedNotice[]>
+  /** Stores the result of an attempt. False = another server has claimed the message since. */
+  markNotice(delivered: DeliveredNotice & {readonly sender: string}): Promise<boolean>
+  /** Removes old messages and incidents. */
+  pruneNotices(): Promise<void>
+}

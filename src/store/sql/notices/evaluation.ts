@@ -1,0 +1,316 @@
+/**
+ * Evaluation of notices in one transaction, under the lock of one row: loads facts and the incidents that
+ * they concern, asks the core, and stores incidents and messages. A crash leaves all of it undone, and the
+ * next evaluation finds the same facts.
+ */
+import {
+  type Evaluated,
+  evaluateNotices as evaluate,
+  type NewNotice,
+  type NoticeMute,
+  wakeAt,
+} from '../../../core/notice-evaluation.ts'
+import type {Incident, NoticeFact} from '../../../core/notice-incidents.ts'
+import {
+  INCIDENTS_MAX,
+  type NoticeIncident,
+  type NoticeMessage,
+} from '../../../core/notice-message.ts'
+import {summaryOf} from '../../../core/notice-summary.ts'
+import {type CompiledRule, compileRule, type NoticeJob} from '../../../core/notice-rule.ts'
+import type {EvaluateRequest, EvaluateResult} from '../../../ports/notice-engine-store.ts'
+import {
+  isShown,
+  type NameFilter,
+  readableJobs,
+  RuleSet,
+} from '../../../core/access/authorization.ts'
+import {READ_EVERYTHING, readRules} from '../../../core/access/policy.ts'
+import type {NoticeAuthor} from '../../../core/notice-channel.ts'
+import {policies} from '../access/tokens.ts'
+import {loadJobs} from '../jobs/jobs.ts'
+import {identity, putMeta} from '../cluster/settings.ts'
+import {all, each, one, type Query, sendEach, together, type Transaction} from '../query.ts'
+import type {StoredFact} from './facts.ts'
+import {rules as ruleRecords} from './rules.ts'
+import {EVALUATED, lockEvaluation} from './scopes.ts'
+
+/** Facts of one transaction: it locks their jobs. */
+const FACTS_MAX = 2_000
+/** Facts that wait; beyond it the oldest go. */
+const FACTS_WAITING_MAX = 100_000
+
+interface FactRow {
+  readonly fact_id: number
+  readonly fact_at: number
+  readonly fact_job_id: number
+  readonly fact_job_name: string
+  readonly fact_data: string
+}
+
+const NOTHING: EvaluateResult = {opened: [], closed: [], messages: 0, hasMore: false, dropped: 0}
+
+export function* evaluateNotices(
+  tx: Transaction,
+  {olderThanMs, sweeps, seed}: EvaluateRequest,
+): Query<EvaluateResult> {
+  if (sweeps.length === 0 && !(yield* isDue(tx.now - olderThanMs))) return NOTHING
+  const newest = yield* lockEvaluation(tx)
+  const dropped = yield* dropFacts()
+  const rows = yield* all<FactRow>(
+    `SELECT fact_id, fact_at, fact_job_id, fact_job_name, fact_data FROM notice_facts
+      ORDER BY fact_id LIMIT ?`,
+    [FACTS_MAX],
+  )
+  const [{rules, readable}, mutes, jobs] = yield* together(
+    loadRules(tx),
+    loadMutes(tx),
+    loadNoticeJobs(rows),
+  )
+  const isReadable = (rule: string, job: string) => {
+    const filter = readable.get(rule)
+    return filter !== undefined && isShown(filter, job)
+  }
+  const facts = rows.map((row) => factOf(row, jobs.get(row.fact_job_id)))
+  const subjects = [
+    ...rows.map((row) => row.fact_job_name),
+    ...sweeps.flatMap(({found}) => found.map(({subject}) => subject)),
+  ]
+  const incidents = yield* loadIncidents(tx, subjects, sweeps.length > 0)
+  const hasMore = rows.length === FACTS_MAX
+  const now = hasMore ? rows.at(-1)!.fact_at - 1 : tx.now
+  const result = evaluate({now, rules, mutes, incidents, newest, facts, sweeps, isReadable})
+  yield* writeIncidents(tx, result.incidents)
+  const messages = yield* writeMessages(tx, result.messages, rules, seed)
+  yield* sendEach(
+    `DELETE FROM notice_facts WHERE fact_id = ?`,
+    rows.map((row) => [row.fact_id]),
+  )
+  yield* putMeta(EVALUATED, JSON.stringify([...result.newest]))
+  yield* unwatch(tx, rows, result)
+  return {...changesOf(incidents, result), messages, hasMore, dropped}
+}
+
+export function* noticesDue(
+  tx: Transaction,
+  olderThanMs: number,
+): Query<{readonly evaluate: boolean; readonly deliver: boolean}> {
+  const [evaluates, waiting] = yield* together(
+    isDue(tx.now - olderThanMs),
+    one(
+      `SELECT message_number FROM notice_messages
+      WHERE message_state = 'waiting' AND send_at <= ? LIMIT 1`,
+      [tx.now],
+    ),
+  )
+  return {evaluate: evaluates, deliver: waiting !== null}
+}
+
+/** True if a fact or a timer of an incident has waited since `before`. */
+function* isDue(before: number): Query<boolean> {
+  const [fact, incident] = yield* together(
+    one<{fact_at: number}>(`SELECT fact_at FROM notice_facts ORDER BY fact_id LIMIT 1`),
+    one(`SELECT wake_at FROM notice_incidents WHERE wake_at IS NOT NULL AND wake_at <= ? LIMIT 1`, [
+      before,
+    ]),
+  )
+  return incident !== null || (fact !== null && fact.fact_at <= before)
+}
+
+function* dropFacts(): Query<number> {
+  const last = yield* one<{fact_id: number}>(
+    `SELECT fact_id FROM notice_facts ORDER BY fact_id DESC LIMIT 1 OFFSET ?`,
+    [FACTS_WAITING_MAX],
+  )
+  if (last === null) return 0
+  const gone = yield* all(`DELETE FROM notice_facts WHERE fact_id <= ? RETURNING fact_id`, [
+    last.fact_id,
+  ])
+  return gone.length
+}
+
+interface LoadedRules {
+  readonly rules: readonly CompiledRule[]
+  /** Jobs that the author of each rule may read now. */
+  readonly readable: ReadonlyMap<string, NameFilter>
+}
+
+/** Policies are looked up at each evaluation: a rule tells nothing that its author may not read any more. */
+function* loadRules(tx: Transaction): Query<LoadedRules> {
+  const [found, stored] = yield* together(ruleRecords(tx), policies(tx))
+  const texts = new Map(stored.map(({name, rules}) => [name, rules]))
+  const filters = new Map<string, NameFilter>()
+  const filterOf = ({kind, policies: names}: NoticeAuthor): NameFilter => {
+    const key = `${kind} ${names.join('\n')}`
+    const known = filters.get(key)
+    if (known !== undefined) return known
+    const parsed = names.flatMap((name) => {
+      const document = readRules(texts.get(name) ?? '')
+      return document.ok ? [{name, rules: document.rules, limits: document.limits}] : []
+    })
+    const readsAll = names.includes(READ_EVERYTHING)
+    const rules = new RuleSet(parsed, {executors: [], processors: []}, readsAll)
+    const filter = readableJobs({kind, rules})
+    filters.set(key, filter)
+    return filter
+  }
+  return {
+    rules: found.map(({definition}) => compileRule(definition)),
+    readable: new Map(found.map(({definition, author}) => [definition.name, filterOf(author)])),
+  }
+}
+
+function* loadMutes(tx: Transaction): Query<readonly NoticeMute[]> {
+  return yield* all<NoticeMute & Record<string, never>>(
+    `SELECT mute_rule AS rule, jobs_glob AS jobs, muted_at AS "from", muted_until AS until
+      FROM notice_mutes WHERE muted_until > ?`,
+    // Messages that a mute held are released at its end, also by a late evaluation.
+    [tx.now - 24 * 3_600_000],
+  )
+}
+
+function* loadNoticeJobs(rows: readonly FactRow[]): Query<ReadonlyMap<number, NoticeJob>> {
+  const ids = [...new Set(rows.map((row) => row.fact_job_id))]
+  const jobs = yield* loadJobs(ids)
+  return new Map(jobs.flatMap((job) => (job === null ? [] : [[job.id, job.spec]])))
+}
+
+function factOf(row: FactRow, known: NoticeJob | undefined): NoticeFact {
+  const {job: stored, ...fact} = JSON.parse(row.fact_data) as StoredFact
+  const name = row.fact_job_name
+  const {owner, metadata} = known ?? stored ?? {owner: '', metadata: {}}
+  return {...fact, at: row.fact_at, job: {name, owner, metadata}}
+}
+
+const INCIDENT = `SELECT incident_key, incident_data FROM notice_incidents`
+
+interface IncidentRow {
+  readonly incident_key: string
+  readonly incident_data: string
+}
+
+function* loadIncidents(
+  tx: Transaction,
+  subjects: readonly string[],
+  isSweep: boolean,
+): Query<readonly Incident[]> {
+  const [due, pending, concerned, open] = yield* together(
+    all<IncidentRow>(`${INCIDENT} WHERE wake_at IS NOT NULL AND wake_at <= ?`, [tx.now]),
+    all<IncidentRow>(`${INCIDENT} WHERE has_message = 1`),
+    each<IncidentRow>(
+      `${INCIDENT} WHERE incident_subject = ?`,
+      [...new Set(subjects)].map((subject) => [subject]),
+    ),
+    all<IncidentRow>(`${INCIDENT} WHERE incident_state = 'open' AND ? = 1`, [isSweep ? 1 : 0]),
+  )
+  const rows = [...due, ...pending, ...concerned.flat(), ...open]
+  const byKey = new Map(rows.map((row) => [row.incident_key, row]))
+  return [...byKey.values()].map((row) => JSON.parse(row.incident_data) as Incident)
+}
+
+function* writeIncidents(_tx: Transaction, incidents: readonly Incident[]): Query<void> {
+  yield* sendEach(
+    `INSERT INTO notice_incidents (incident_key, incident_rule, incident_subject, incident_state,
+        opened_at, wake_at, has_message, incident_data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+      ON CONFLICT (incident_key) DO UPDATE SET incident_state = excluded.incident_state,
+        opened_at = excluded.opened_at, wake_at = excluded.wake_at,
+        has_message = excluded.has_message, incident_data = excluded.incident_data`,
+    incidents.map((incident) => {
+      const {key, rule, subject, state, openedAt, openDue, closeDue, flapping} = incident
+      const dues = [openDue, closeDue, flapping?.due ?? null]
+      const hasMessage = dues.some((due) => due !== null) ? 1 : 0
+      const text = JSON.stringify(incident)
+      return [key, rule, subject, state, openedAt, wakeAt(incident), hasMessage, text]
+    }),
+  )
+}
+
+function* writeMessages(
+  tx: Transaction,
+  notices: readonly NewNotice[],
+  rules: readonly CompiledRule[],
+  seed: string,
+): Query<number> {
+  if (notices.length === 0) return 0
+  const {clusterId} = yield* identity(tx)
+  const channels = yield* all<{channel_name: string}>(
+    `SELECT channel_name FROM notice_channels WHERE channel_enabled = 1`,
+  )
+  const enabled = new Set(channels.map((row) => row.channel_name))
+  const byName = new Map(rules.map((rule) => [rule.name, rule]))
+  const rows = notices.flatMap((notice, index) => {
+    const rule = byName.get(notice.rule)!
+    const to = rule.definition.to.filter((channel) => enabled.has(channel))
+    return to.map((channel, at) => {
+      const id = `ntc_${seed}_${index}_${at}`
+      const message = messageOf(notice, rule, id, clusterId)
+      const [kind, sendAt] = [notice.kind, notice.sendAt]
+      return [id, channel, rule.name, kind, JSON.stringify(message), notice.madeAt, sendAt]
+    })
+  })
+  yield* sendEach(
+    `INSERT INTO notice_messages (message_id, message_channel, message_rule, message_kind,
+        message_data, made_at, send_at, message_state, message_attempt, holds_others, sender,
+        claim_until, ended_at, failure)
+      VALUES (?, ?, ?, ?, ?, ?, ?, 'waiting', 0, 0, '', NULL, NULL, '')`,
+    rows,
+  )
+  return rows.length
+}
+
+function messageOf(
+  {kind, madeAt, incidents}: NewNotice,
+  {name, severity}: CompiledRule,
+  id: string,
+  cluster: string,
+): NoticeMessage {
+  const shown = incidents.slice(0, INCIDENTS_MAX)
+  const more = incidents.length - shown.length
+  const summary = summaryOf(kind, incidents)
+  const common = {id, kind, rule: name, severity, cluster, summary, more, sentAt: madeAt}
+  return {...common, attempt: 1, repeat: false, incidents: shown.map(incidentOf)}
+}
+
+function incidentOf(incident: Incident): NoticeIncident {
+  const {key, job, state, openedAt, closedAt, count, launch, execution, sentence} = incident
+  const known = {key, job, openedAt, count, launch, execution}
+  const until = state === 'closed' ? closedAt : null
+  const unknown = {advice: '', outputTail: '', url: '', ownerEmail: ''}
+  return {...known, closedAt: until, sentences: [sentence], ...unknown}
+}
+
+/**
+ * Jobs without an open incident are no longer watched. Their rows are locked before facts are looked up: a
+ * change that comes later stores its fact and watches the job again.
+ */
+function* unwatch(tx: Transaction, rows: readonly FactRow[], result: Evaluated): Query<void> {
+  const closed = new Set(
+    result.incidents.filter(({state}) => state === 'closed').map(({job}) => job),
+  )
+  const named = rows.filter((row) => closed.has(row.fact_job_name))
+  const ids = [...new Set(named.map((row) => row.fact_job_id))].toSorted((a, b) => a - b)
+  const jobs = yield* each<{id: number; name: string}>(
+    `SELECT id, name FROM jobs WHERE id = ? AND watched = 1${tx.dialect.forUpdate}`,
+    ids.map((id) => [id]),
+  )
+  yield* sendEach(
+    `UPDATE jobs SET watched = NULL WHERE id = ?
+      AND NOT EXISTS (SELECT 1 FROM notice_facts WHERE fact_job_id = jobs.id)
+      AND NOT EXISTS (SELECT 1 FROM notice_incidents WHERE incident_subject = jobs.name
+        AND incident_state <> 'closed')`,
+    jobs.flat().map(({id}) => [id]),
+  )
+}
+
+function changesOf(
+  before: readonly Incident[],
+  {incidents}: Evaluated,
+): Pick<EvaluateResult, 'opened' | 'closed'> {
+  const wasOpen = new Set(before.filter(({state}) => state === 'open').map(({key}) => key))
+  const changed = (state: Incident['state']) =>
+    incidents
+      .filter((incident) => incident.state === state)
+      .filter(({key}) => wasOpen.has(key) === (state === 'closed'))
+      .map(({key, rule}) => ({key, rule}))
+  return {opened: changed('open'), closed: changed('closed')}
+}

@@ -1,0 +1,199 @@
+/**
+ * Facts for notices, stored in the transaction of the change that they are about, if a rule covers them. The
+ * scopes of all rules are one row of `meta`, so a change that no rule covers costs one look-up. A fact that
+ * may open an incident marks its job as watched: the next launch and success of a watched job are facts too.
+ */
+import type {ExecutionRecord} from '../../../core/execution.ts'
+import {executionId} from '../../../core/execution.ts'
+import type {FinishBatch} from '../../../core/finish-batch.ts'
+import type {JobSpec} from '../../../core/job.ts'
+import {reasonCode} from '../../../core/launch-reasons.ts'
+import type {LaunchRecord} from '../../../core/launch-record.ts'
+import type {FactKind, NoticeFact, ScopeKind} from '../../../core/notice-incidents.ts'
+import type {NoticeJob} from '../../../core/notice-rule.ts'
+import {type Query, sendEach, type Transaction} from '../query.ts'
+import type {Scopes} from './scopes.ts'
+
+type Without<Fact, Keys extends string> = Fact extends unknown ? Omit<Fact, Keys> : never
+
+/** A fact before it is stored; `opens` = it may open an incident. */
+interface NewFact {
+  readonly jobId: number
+  readonly jobName: string
+  readonly opens: boolean
+  /** The job as rules see it, if it is not there any more at the evaluation. */
+  readonly job?: NoticeJob
+  readonly fact: Without<NoticeFact, 'at' | 'job'>
+}
+
+/** Content of a stored fact besides its columns. */
+export type StoredFact = Without<NoticeFact, 'at' | 'job'> & {readonly job?: NoticeJob}
+
+function* recordFacts(tx: Transaction, facts: readonly NewFact[]): Query<void> {
+  if (facts.length === 0) return
+  yield* sendEach(
+    `INSERT INTO notice_facts (fact_at, fact_kind, fact_job_id, fact_job_name, fact_data)
+      VALUES (?, ?, ?, ?, ?)`,
+    facts.map(({jobId, jobName, fact, job}) => {
+      const stored = job === undefined ? fact : {...fact, job}
+      return [tx.now, fact.kind, jobId, jobName, JSON.stringify(stored)]
+    }),
+  )
+  const watched = new Set(facts.flatMap(({opens, jobId}) => (opens ? [jobId] : [])))
+  yield* sendEach(
+    `UPDATE jobs SET watched = 1 WHERE id = ? AND watched IS NULL`,
+    [...watched].toSorted((a, b) => a - b).map((id) => [id]),
+  )
+}
+
+const NONE = {launch: null, execution: '', sentence: '', cause: ''} as const
+
+/** Records the launches and lost executions that end in this batch. Its jobs are locked. */
+export function* recordEnds(tx: Transaction, batch: FinishBatch, scopes: Scopes): Query<void> {
+  const facts: NewFact[] = []
+  for (const {record, executions} of batch.launches.values()) {
+    const job = batch.jobs.get(record.jobId)
+    if (job === undefined) continue
+    const kinds = scopes(job.name)
+    const of = {jobId: job.id, jobName: job.name}
+    const lost = executions.find(
+      ({record: {status}, change}) => status === 'lost' && change !== 'none',
+    )
+    if (lost !== undefined && kinds.has('lost'))
+      facts.push({...of, opens: true, fact: {kind: 'lost', ...lostEvidence(lost.record)}})
+    const end = batch.ended.find(({launch}) => launch.group === record.group)
+    if (end === undefined) continue
+    const {status, streak} = end
+    const records = executions.map((execution) => execution.record)
+    const hasOutput = records.some(({outputBytes}) => outputBytes > 0)
+    const isFailure = status === 'failed' || status === 'partially_failed'
+    const opens = isFailure && kinds.has('failed')
+    const isTold =
+      (status === 'success' && kinds.has('succeeded')) || (hasOutput && kinds.has('output'))
+    const closes = status === 'success' && job.watched
+    if (!opens && !isTold && !closes) continue
+    const evidence = endEvidence(record, records)
+    const ended = {kind: 'ended', status, streak: Math.max(isFailure ? 1 : 0, streak), hasOutput}
+    facts.push({...of, opens, fact: {...ended, ...evidence} as NewFact['fact']})
+  }
+  for (const job of batch.jobs.values())
+    if (job.quarantinedBy !== null && scopes(job.name).has('quarantined')) {
+      const sentence = `Nodes died while executing launch ${job.quarantinedBy}, so the job was disabled.`
+      const evidence = {...NONE, launch: job.quarantinedBy, sentence, cause: 'quarantined'}
+      const of = {jobId: job.id, jobName: job.name}
+      facts.push({...of, opens: true, fact: {kind: 'quarantined', ...evidence}})
+    }
+  yield* recordFacts(tx, facts)
+}
+
+function lostEvidence(record: ExecutionRecord) {
+  const cause = `node ${record.node} failed`
+  const sentence = `Launch ${record.group} was lost, as node ${record.node} failed.`
+  return {launch: record.group, execution: executionId(record), sentence, cause}
+}
+
+function endEvidence({group, status}: LaunchRecord, executions: readonly ExecutionRecord[]) {
+  const bad = executions
+    .filter((each) => each.status !== 'succeeded')
+    .toSorted((a, b) => b.attempt - a.attempt)[0]
+  if (status === 'success' || bad === undefined) {
+    const first = executions[0]
+    const execution = first === undefined ? '' : executionId(first)
+    return {launch: group, execution, sentence: `Launch ${group} succeeded.`, cause: ''}
+  }
+  const cause = causeOf(bad)
+  const ended = status === 'partially_failed' ? 'failed on some nodes' : 'failed'
+  const sentence = `Launch ${group} ${ended}: ${cause}.`
+  return {launch: group, execution: executionId(bad), sentence, cause}
+}
+
+function causeOf({status, exitCode, node, reason}: ExecutionRecord): string {
+  if (status === 'lost') return `node ${node} failed`
+  if (status === 'timed_out') return 'timed out'
+  if (exitCode !== null) return `exit status ${exitCode}`
+  const [, text = ''] = /^[a-z_]+: (.*)$/.exec(reason) ?? []
+  return text === '' ? 'it could not be executed' : text
+}
+
+/** Rows that did not launch for these reasons were not missed: a person asked for it. */
+const NOT_MISSED: ReadonlySet<string> = new Set(['edited', 'disabled'])
+
+/** Records what a leader decided. `watched`: jobs whose next launch closes an incident. */
+export function* recordDecided(
+  tx: Transaction,
+  launches: readonly LaunchRecord[],
+  watched: ReadonlySet<number>,
+  scopes: Scopes,
+): Query<void> {
+  const facts = launches.flatMap(({jobId, jobName, group, decision, reason}): NewFact[] => {
+    const kinds = scopes(jobName)
+    const code = reasonCode(reason) ?? ''
+    const of = {jobId, jobName}
+    const evidence = {...NONE, launch: group, cause: code}
+    if (decision === 'launched') {
+      if (!watched.has(jobId) && !kinds.has('launched')) return []
+      const sentence = `Launch ${group} began.`
+      return [{...of, opens: false, fact: {kind: 'launched', ...evidence, sentence, cause: ''}}]
+    }
+    if (decision === 'skipped' && kinds.has('skipped')) {
+      const sentence = `A planned time was skipped${textOf(reason)}.`
+      return [{...of, opens: true, fact: {kind: 'skipped', code, ...evidence, sentence}}]
+    }
+    if (decision === 'missed' && kinds.has('missed') && !NOT_MISSED.has(code)) {
+      const sentence = `A planned time was missed${textOf(reason)}.`
+      return [{...of, opens: true, fact: {kind: 'missed', ...evidence, sentence}}]
+    }
+    return []
+  })
+  yield* recordFacts(tx, facts)
+}
+
+/** The text of a reason after its code. */
+function textOf(reason: string): string {
+  const colon = reason.indexOf(': ')
+  return colon === -1 ? '' : `: ${reason.slice(colon + 2)}`
+}
+
+/** Kinds of facts about the definition of a job. */
+type DefinitionKind = Extract<FactKind, 'disabled' | 'enabled' | 'deleted' | 'created'>
+
+/** Kinds of a rule that a fact about the definition may open or close. */
+const ABOUT: Readonly<Record<DefinitionKind, readonly ScopeKind[] | null>> = {
+  disabled: ['disabled'],
+  enabled: ['disabled', 'quarantined'],
+  // A deletion closes incidents of every condition.
+  deleted: null,
+  created: ['deleted'],
+}
+
+const DEFINITION_SENTENCES: Readonly<Record<DefinitionKind, string>> = {
+  disabled: 'The job was disabled.',
+  enabled: 'The job was enabled.',
+  deleted: 'The job was deleted.',
+  created: 'The job was created.',
+}
+
+/** A change of a definition, which is rare: the scopes are read for it. */
+export interface DefinitionFact {
+  readonly jobId: number
+  readonly kind: DefinitionKind
+  readonly spec: Pick<JobSpec, 'name' | 'owner' | 'metadata'>
+}
+
+export function* recordDefinitions(
+  tx: Transaction,
+  changes: readonly DefinitionFact[],
+  scopes: Scopes,
+): Query<void> {
+  const facts = changes.flatMap(({jobId, kind, spec}): NewFact[] => {
+    const {name, owner, metadata} = spec
+    const kinds = scopes(name)
+    const about = ABOUT[kind]
+    const isCovered = about === null ? kinds.size > 0 : about.some((each) => kinds.has(each))
+    if (!isCovered) return []
+    const fact = {...NONE, kind, sentence: DEFINITION_SENTENCES[kind], cause: kind}
+    const opens = kind === 'disabled'
+    return [{jobId, jobName: name, opens, job: {name, owner, metadata}, fact}]
+  })
+  yield* recordFacts(tx, facts)
+}
