@@ -187,6 +187,9 @@ function startedOnCordoned(execution: Json, {faults, operators}: AuditInput): bo
   })
 }
 
+/** Longest time to disable the jobs at the end of a run. */
+const DISABLING_MS = 5_000
+
 /** Counts the planned times of a skipped or missed row that are in the audited range. */
 function addRefused(audit: ClusterAudit, job: LoadJob, row: Json, operators: Operators): void {
   const [reason] = row.reason.split(':') as [string]
@@ -197,12 +200,19 @@ function addRefused(audit: ClusterAudit, job: LoadJob, row: Json, operators: Ope
   const isMissed = row.decision === 'missed' && isLate && MISSED_REASONS.has(reason)
   const isForbidden = row.decision === 'skipped' && job.forbids && reason === 'forbid'
   // If the launcher is behind, disabling the job decides its overdue times.
-  const isDisabled = reason === 'disabled' && Date.parse(row.decided_at) >= job.to
+  const isDisabled =
+    reason === 'disabled' && (Date.parse(row.decided_at) >= job.to || isLastSpan(job, row))
   const isPaused = reason.startsWith('firing_paused') && operators.explainsSkip(row)
   if (!isMissed && !isForbidden && !isDisabled && !isPaused && first < job.to)
     audit.problems.push(
       `${job.name} ${row.scheduled_at}: ${row.decision} by ${row.reason} at ${row.decided_at}`,
     )
+}
+
+/** The end of a run disables all jobs; a time may be due between that and its reply, which is `job.to`. */
+function isLastSpan(job: LoadJob, {reason}: Json): boolean {
+  const [, since = ''] = / since (\S+)$/.exec(reason) ?? []
+  return Date.parse(since) >= job.to - DISABLING_MS
 }
 
 /** True if the fault explains why the execution is `lost`. */
@@ -245,25 +255,38 @@ async function checkCounters(
     )
 }
 
-/** Each successful launch of the parent launched the child exactly once, or found it paused. */
+/**
+ * Each successful launch of the parent launched the child exactly once, or found it paused. Each other row of
+ * the parent left one row that says so; the span of a disabled parent leaves none.
+ */
 async function checkChain(
   audit: ClusterAudit,
   server: ServerProcess,
   {load: {chain}, operators}: AuditInput,
   histories: ReadonlyMap<string, readonly Json[]>,
 ): Promise<void> {
-  const parents = (histories.get(chain.parent) ?? []).filter(({decision, executions}) => {
+  const rows = (histories.get(chain.parent) ?? []).filter(
+    ({reason}) => !reason.startsWith('disabled: '),
+  )
+  const parents = rows.filter(({decision, executions}) => {
     const last = executions.at(-1)
     return decision === 'launched' && last?.status === 'succeeded'
   })
   const children = await server.launches(chain.child)
+  const told = children.filter(({reason}) => /^parent_(failed|skipped)/.test(reason))
   const decided = children.filter((row) => {
     const isPaused = row.reason.startsWith('firing_paused') && operators.explainsSkip(row)
     return row.decision === 'launched' || isPaused
   })
-  if (decided.length !== parents.length || children.length !== decided.length)
+  const others = children.length - told.length
+  if (decided.length !== parents.length || others !== decided.length)
     audit.problems.push(
       `${parents.length} successes of ${chain.parent} launched ${chain.child} ` +
-        `${decided.length} times of ${children.length}`,
+        `${decided.length} times of ${others}`,
+    )
+  if (told.length !== rows.length - parents.length)
+    audit.problems.push(
+      `${rows.length - parents.length} rows of ${chain.parent} without a success left ` +
+        `${told.length} rows of ${chain.child}`,
     )
 }
