@@ -230,7 +230,7 @@ export const OPTIONS = [
     'keep-launches',
     'count',
     'Number of launches kept for each job; the newest are. `keep-executions` is about what they ran.',
-    'Weeks of a job that runs every hour; a thousand jobs take about 300 MB.',
+    'Weeks of a job that runs every hour; the rows of a thousand jobs take about 150 MB.',
     {placeholder: 'n', fallback: '1000'},
   ),
   option(

@@ -215,10 +215,10 @@ export interface JobTrend {
   readonly typicalMs: number | null
 }
 
-/** A fifth: five launches of a new length make most of the mean, one that is odd does not. */
+/** Weight of the newest duration: five launches of a new length make most of the mean. */
 const TYPICAL_WEIGHT = 0.2
 
-/** Adds a closed launch. One that a person cancelled says nothing about the job. */
+/** Adds a closed launch. A launch that a person cancelled says nothing about the job. */
 export function countLaunch(
   trend: JobTrend,
   status: LaunchStatus,

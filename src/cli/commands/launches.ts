@@ -18,6 +18,11 @@ import {status} from '../terminal.ts'
 import {oneOf, timeOf, whole} from '../values.ts'
 
 const LAUNCHES_SHOWN = 20
+const DECISION = [
+  '--decision <decision>',
+  `Only launches with this decision: ${LAUNCH_DECISIONS.join(', ')}`,
+  oneOf('--decision', LAUNCH_DECISIONS),
+] as const
 /** A leader decides most times within it; later is worth a look. */
 const LATE_MIN_MS = 1_000
 
@@ -57,11 +62,7 @@ export function addAllLaunchesCommand(program: Command, use: WithSession): void 
         'List the launches of all jobs, and why planned times did not run; newest first',
       ),
   )
-    .option(
-      '--decision <decision>',
-      `Only launches with this decision: ${LAUNCH_DECISIONS.join(', ')}`,
-      oneOf('--decision', LAUNCH_DECISIONS),
-    )
+    .option(...DECISION)
     .option('--reason <code>', 'Only with this reason code, such as no_target')
     .option(
       '--cause <cause>',
@@ -84,11 +85,7 @@ export function addLaunchesCommand(jobs: Command, use: WithSession): void {
   jobs
     .command('launches <name>')
     .description('List the launches of a job, and why planned times did not run; newest first')
-    .option(
-      '--decision <decision>',
-      `Only launches with this decision: ${LAUNCH_DECISIONS.join(', ')}`,
-      oneOf('--decision', LAUNCH_DECISIONS),
-    )
+    .option(...DECISION)
     .option('--limit <n>', 'Maximum number of launches', whole('--limit'), LAUNCHES_SHOWN)
     .action(use(launches))
 }
@@ -175,18 +172,19 @@ export function resultOf(launch: LaunchJson, words: Words): string {
   return [...counts].map(([end, count]) => `${count} ${end}`).join(', ')
 }
 
-function factsOf({
-  scheduled_at: at,
-  scheduled_until: until,
-  decided_at: decided,
-  ...rest
-}: LaunchJson) {
+/** A launch of the API as the catalogue of sentences takes it. */
+export function factsOf<
+  Launch extends Pick<LaunchJson, 'job_name' | 'scheduled_at' | 'scheduled_until'> & {
+    readonly decided_at?: string | null
+  },
+>(launch: Launch) {
+  const {job_name: jobName, scheduled_at: at, scheduled_until: until, decided_at: decided} = launch
   return {
-    ...rest,
-    jobName: rest.job_name,
+    ...launch,
+    jobName,
     scheduledAt: Date.parse(at),
     scheduledUntil: Date.parse(until),
-    decidedAt: decided === null ? null : Date.parse(decided),
+    decidedAt: decided == null ? null : Date.parse(decided),
   }
 }
 

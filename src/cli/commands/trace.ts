@@ -8,6 +8,7 @@ import {type Column, duration, shownTime, table} from '../format.ts'
 import {printJson, type Session, type WithSession} from '../session.ts'
 import {status, toned} from '../terminal.ts'
 import {whole} from '../values.ts'
+import {factsOf} from './launches.ts'
 
 export function addTraceCommand(program: Command, use: WithSession): void {
   program
@@ -100,16 +101,5 @@ function relatedOf(launch: TraceLaunchJson) {
     launch: factsOf(launch),
     executions: [],
     status: end === '' ? null : end,
-  }
-}
-
-function factsOf(launch: TraceLaunchJson) {
-  const {scheduled_at: at, scheduled_until: until, decided_at: decided} = launch
-  return {
-    ...launch,
-    jobName: launch.job_name,
-    scheduledAt: Date.parse(at),
-    scheduledUntil: Date.parse(until),
-    decidedAt: decided === undefined ? null : Date.parse(decided),
   }
 }

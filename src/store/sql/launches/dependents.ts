@@ -1,7 +1,7 @@
 /**
- * Rows of the dependents of a launch. One that succeeded gives each dependent a request; one that ended
- * otherwise, or did not run, gives each a row that says so, and that row gives one to each of its own
- * dependents. Written in the transaction that closes the launch, unique by (parent's launch, dependent).
+ * Rows of the dependents of a launch. After a success each dependent gets a request. After another end, or if
+ * the launch did not run, each dependent gets a skipped row with the cause, and so do its own dependents. The
+ * rows are written in the transaction that closes the launch, unique by (parent's launch, dependent).
  */
 import type {LaunchEnd} from '../../../core/finish-batch.ts'
 import {reasonText} from '../../../core/launch-reasons.ts'
