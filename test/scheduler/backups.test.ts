@@ -13,6 +13,8 @@ import {VirtualClock} from '../support/virtual-clock.ts'
 import {until} from '../support/waiting.ts'
 
 const HOUR = 3_600_000
+/** How often a leader looks whether a backup is due. */
+const LOOK_MS = 15_000
 const STORE = {clusterId: 'cluster-of-tests', incarnation: 'first-incarnation'}
 const PREFIX = 'belfry-cluster--first-in-'
 
@@ -58,10 +60,17 @@ function aCluster(t: TestContext) {
         clock,
         events,
       }),
-    /** Turns the clock until `count` backups were made or failed. */
+    /**
+     * Turns the clock until `count` backups were made or failed. It turns further while they are not: the
+     * backup before may still delete old files on a slow disk, and each look within `ms` leaves it alone.
+     */
     async turned(count: number, ms: number) {
+      const ended = () => cluster.made() + cluster.failed() >= count
       await clock.advance(ms)
-      await until('a backup ends', () => cluster.made() + cluster.failed() >= count)
+      await until('a backup ends', async () => {
+        if (!ended()) await clock.advance(LOOK_MS)
+        return ended()
+      })
     },
   }
   return cluster
