@@ -14,6 +14,8 @@ export interface SpanJob {
   readonly anchorAt: number
   /** Times up to it have a row; `null` = none has. */
   readonly decidedUntil: number | null
+  /** Last change of the definition. */
+  readonly updatedAt: number
 }
 
 /** Effect of a changed definition on the span of its job. */
@@ -53,17 +55,28 @@ export function isOpenSpan({cause, count}: Pick<LaunchRecord, 'cause' | 'count'>
   return cause === 'schedule' && count === 0
 }
 
-/** First and last planned time of an open span up to now, and their number; `null` = there was none. */
+/**
+ * Last instant of an open span. That of a disabled job lasts until now. A server of the previous release
+ * enables a job and leaves its span open: it ended at the last change of the job at the latest, and before
+ * the next row, which begins at `nextRowAt` (`null` = there is none).
+ */
+export function spanEnd({spec, updatedAt}: SpanJob, nextRowAt: number | null, now: number): number {
+  return spec.disabled ? now : Math.min(now, updatedAt, (nextRowAt ?? Infinity) - 1)
+}
+
+/** First and last planned time of an open span up to `end`, and their number; `null` = there was none. */
 export function countSpan(
   {spec, anchorAt, decidedUntil}: SpanJob,
   {scheduledAt: from}: Pick<LaunchRecord, 'scheduledAt'>,
-  now: number,
+  end: number,
   zone: string,
 ): Pick<LaunchRecord, 'scheduledAt' | 'scheduledUntil' | 'count'> | null {
-  const after = Math.max(from - 1, decidedUntil ?? -Infinity)
+  // A clock that was set back has decided times after the start; an enabled job, those after the end.
+  const decided = spec.disabled ? (decidedUntil ?? -Infinity) : -Infinity
+  const after = Math.max(from - 1, decided)
   const first = nextPlanned({...spec, disabled: false}, anchorAt, after, zone)
   const schedule = scheduleOf(spec, anchorAt, zone)
-  const until = Math.min(now + 1, spec.expiresAt ?? Infinity)
+  const until = Math.min(end + 1, spec.expiresAt ?? Infinity)
   if (first === null || schedule === null || first >= until) return null
   const scheduledUntil = schedule.previous(until) ?? first
   return {scheduledAt: first, scheduledUntil, count: schedule.count(first, until)}

@@ -24,6 +24,12 @@ import {
   NEXT_MIGRATIONS,
 } from './next-release.ts'
 import {countingIds, TurnedClock} from './adjustable-clock.ts'
+import {
+  closesLeftSpans,
+  PREVIOUS_MIGRATIONS,
+  previousRows,
+  readsPreviousRows,
+} from './previous-release.ts'
 
 function folder(context: TestContext): string {
   const path = mkdtempSync(join(tmpdir(), 'belfry-mixed-'))
@@ -101,6 +107,23 @@ describe('a store on a file', () => {
     assert.equal(member?.drainUntil, null)
     assert.deepEqual(await scene.store.cancelled('n2'), [])
     assert.equal((await scene.end(claimed, 'succeeded')).kind, 'finished')
+  })
+
+  it('of the previous release has rows in every table, which this one reads', async (context) => {
+    const dataDir = folder(context)
+    migrateFile(dataDir, PREVIOUS_MIGRATIONS)
+    const database = new DatabaseSync(join(dataDir, 'belfry.sqlite'))
+    for (const sql of previousRows('sqlite')) database.exec(sql)
+    database.close()
+    await readsPreviousRows(await sceneOn(context, dataDir))
+  })
+
+  it('in which the previous release enabled jobs has no spans without an end', async (context) => {
+    const dataDir = folder(context)
+    const scene = await sceneOn(context, dataDir)
+    const database = new DatabaseSync(join(dataDir, 'belfry.sqlite'))
+    context.after(() => database.close())
+    await closesLeftSpans(scene, (sql) => database.exec(sql))
   })
 
   it('of the release after the next is refused with a sentence, and the server exits', async (context) => {

@@ -290,6 +290,7 @@ function launchColumns({columns: {integer, text}}: Dialect): string[] {
       WHERE decision IN ('skipped', 'missed')`,
     `CREATE INDEX launches_ended_badly ON launches (closed_at, group_id)
       WHERE launch_status IN ('failed', 'partially_failed')`,
+    `CREATE INDEX launches_open_spans ON launches (job_id) WHERE planned_count = 0`,
     `CREATE INDEX launches_pool ON launches (pool_name, group_id)
       WHERE open = 1 AND pool_name IS NOT NULL`,
     `CREATE INDEX executions_ended_badly ON executions (finished_at, group_id, node_name, attempt)

@@ -61,9 +61,11 @@ export type PlannedJobRow = Pick<
   'id' | 'name' | 'revision' | 'next_at' | 'decided_until' | 'anchor_at' | 'definition'
 >
 
-/** Select list and join of a `PlannedJobRow`; a `WHERE` over `j` follows. */
-export const SELECT_PLANNED_JOB = `SELECT j.id, j.name, j.revision, j.next_at, j.decided_until, j.anchor_at,
-  d.definition FROM jobs j JOIN definitions d ON d.job_id = j.id`
+/** Select list of a `PlannedJobRow`. */
+export const PLANNED_JOB_COLUMNS = `j.id, j.name, j.revision, j.next_at, j.decided_until, j.anchor_at,
+  d.definition`
+/** A `WHERE` over `j` follows. */
+export const SELECT_PLANNED_JOB = `SELECT ${PLANNED_JOB_COLUMNS} ${FROM_JOBS}`
 
 export function plannedJobOf(row: PlannedJobRow): PlannedJob {
   return {

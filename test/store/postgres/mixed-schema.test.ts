@@ -15,8 +15,16 @@ import {systemRandom} from '../../../src/platform/random.ts'
 import {freshSchema, openAt, withCluster} from '../../support/postgres-cluster.ts'
 import {TestPostgres} from '../../support/postgres.ts'
 import {runProgram} from '../../support/server-process.ts'
-import {ALL_JOBS} from '../exercise-store/scene.ts'
+import {ALL_JOBS, Scene} from '../exercise-store/scene.ts'
 import {endsDuring, LATER_MIGRATIONS, migrate, NEXT_MIGRATIONS} from '../next-release.ts'
+import {
+  closesLeftSpans,
+  PREVIOUS_MIGRATIONS,
+  previousRows,
+  readsPreviousRows,
+} from '../previous-release.ts'
+
+const STARTED_AT = Date.UTC(2026, 0, 15, 12)
 
 let postgres: TestPostgres
 before(async () => (postgres = await TestPostgres.start()))
@@ -93,6 +101,30 @@ describe('while the next release migrates', () => {
     assert.deepEqual([await versionOf(url), await hasNextColumns(url)], [SCHEMA_VERSION + 1, true])
     await store.probe()
     await store.close()
+  })
+})
+
+describe('after the previous release', () => {
+  it('a database has rows in every table, which this one reads', async () => {
+    const url = freshSchema(postgres.url())
+    assert.deepEqual(await migrate(url, PREVIOUS_MIGRATIONS), {ok: true})
+    const rows = previousRows('postgres').join(';\n')
+    await postgres.run(`SET search_path TO ${url.split('schema=')[1]!};\n${rows}`)
+    let now = STARTED_AT
+    const {store} = await openAt(url, () => now)
+    const advance = (ms: number) => void (now += ms)
+    const scene = await Scene.open(async () => {
+      return {store, startedAt: STARTED_AT, advance, close: () => store.close()}
+    })
+    try {
+      await readsPreviousRows(scene)
+    } finally {
+      await store.close()
+    }
+  })
+
+  it('a server of it enables jobs beside this one, and their spans end', async () => {
+    await withCluster(postgres, ({scene, rows}) => closesLeftSpans(scene, rows))
   })
 })
 

@@ -7,6 +7,7 @@ import {EPHEMERAL_KEPT_MS} from '../jobs/delete-job.ts'
 import {IDEMPOTENCY_KEPT_MS} from '../jobs/idempotency.ts'
 import {pruneEvents} from './cluster-events.ts'
 import {fence} from './lease.ts'
+import {closeLeftSpans} from '../launches/disabled-spans.ts'
 import {dropOutput, dropOutputOfLaunches, totalOutputBytes} from '../executions/output.ts'
 import {
   all,
@@ -57,6 +58,7 @@ export function* prune(tx: Transaction, request: PruneRequest): Query<PruneResul
     yield* pruneOther(tx, budget)
   } else {
     const piece = yield* request.round === 'all' ? someJobs(request) : someLaunched(request)
+    yield* closeLeftSpans(tx, piece.ids)
     yield* pruneLaunches(budget, yield* excess(tx, budget, request, piece.ids))
     yield* pruneExecutions(budget, request, piece.ids)
     next = piece.next

@@ -4,30 +4,24 @@ import {
   isOpenSpan,
   openSpan,
   spanChange,
+  spanEnd,
   type SpanJob,
 } from '../../../core/disabled-span.ts'
-import type {JobSpec} from '../../../core/job.ts'
+import type {JobSpec, PlannedJob} from '../../../core/job.ts'
 import type {LaunchRecord} from '../../../core/launch-record.ts'
 import {timezone} from '../cluster/settings.ts'
+import {each, type Query, sendEach, together, type Transaction, type Values} from '../query.ts'
 import {
-  each,
-  oneEach,
-  type Query,
-  sendEach,
-  together,
-  type Transaction,
-  type Values,
-} from '../query.ts'
-import {
+  FROM_JOBS,
   INSERT_LAUNCH,
   LAUNCH_COLUMNS,
   launchOf,
   type LaunchRow,
   launchValues,
+  PLANNED_JOB_COLUMNS,
+  plannedJobOf,
   type PlannedJobRow,
   readableJobs,
-  SELECT_PLANNED_JOB,
-  plannedJobOf,
 } from '../rows.ts'
 import {newLaunch} from './launch-rows.ts'
 
@@ -42,9 +36,19 @@ export interface SpanEdit {
   readonly by: string
 }
 
-/** A disabled job gets no other row for planned times, so the scan ends at the first row. */
-const OPEN_SPAN = `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE job_id = ? AND cause = 'schedule'
-  AND planned_count = 0 ORDER BY scheduled_at DESC LIMIT 1`
+/** A row of an open span, and the start of the first row after it. */
+interface SpanRow extends LaunchRow {
+  readonly next_row_at: number | null
+}
+
+/** Start of the first row of planned times after `at`, for the row `owner` of launches or jobs. */
+function nextRowAt(owner: string, at: string): string {
+  return `(SELECT min(n.scheduled_at) FROM launches n
+    WHERE n.job_id = ${owner} AND n.cause = 'schedule' AND n.scheduled_at > ${at}) AS next_row_at`
+}
+
+const OPEN_SPANS = `SELECT ${LAUNCH_COLUMNS}, ${nextRowAt('launches.job_id', 'launches.scheduled_at')}
+  FROM launches WHERE job_id = ? AND planned_count = 0 AND cause = 'schedule'`
 
 /** Ends and begins the spans that follow from these edits. */
 export function* writeSpans(tx: Transaction, edits: readonly SpanEdit[]): Query<void> {
@@ -52,18 +56,19 @@ export function* writeSpans(tx: Transaction, edits: readonly SpanEdit[]): Query<
     edit,
     ...spanChange(edit.existing?.spec ?? null, edit.spec),
   }))
-  const closing = changes.filter(({closes}) => closes).map(({edit}) => edit)
+  // A span that begins also ends those that a server of the previous release left open.
+  const closing = changes
+    .filter(({edit: {existing}, closes, opens}) => existing !== null && (closes || opens))
+    .map(({edit}) => edit)
   const opening = changes.filter(({opens}) => opens).map(({edit}) => edit)
   if (closing.length + opening.length === 0) return
   const [zone, ended, groups] = yield* together(
     timezone(),
-    oneEach<LaunchRow>(
-      OPEN_SPAN,
-      closing.map(({id}) => [id]),
-    ),
+    openSpans(closing.map(({id}) => id)),
     opening.length === 0 ? together() : tx.dialect.takeNumbers('launch', opening.length),
   )
-  yield* closeSpans(tx, closing, ended, zone)
+  const jobs = new Map(closing.map(({id, existing}) => [id, existing!]))
+  yield* closeSpans(tx, jobs, ended, zone)
   const begun = opening.flatMap(({id, spec, anchorAt, by}) => {
     const row = openSpan({spec, anchorAt}, tx.now, zone, by)
     return row === null ? [] : [{job: {id, name: spec.name}, row}]
@@ -78,21 +83,30 @@ export function* writeSpans(tx: Transaction, edits: readonly SpanEdit[]): Query<
   )
 }
 
-/** Stores what a span covered. One without a planned time leaves no row. */
+function* openSpans(jobIds: readonly number[]): Query<SpanRow[]> {
+  const found = yield* each<SpanRow>(
+    OPEN_SPANS,
+    jobIds.map((id) => [id]),
+  )
+  return found.flat()
+}
+
+/** Stores what spans covered. One without a planned time leaves no row. */
 function* closeSpans(
   tx: Transaction,
-  edits: readonly SpanEdit[],
-  rows: readonly (LaunchRow | null)[],
+  jobs: ReadonlyMap<number, SpanJob>,
+  rows: readonly SpanRow[],
   zone: string,
 ): Query<void> {
   const empty: Values[] = []
   const counted: Values[] = []
-  for (const [index, {existing}] of edits.entries()) {
-    const row = rows[index]
-    if (row == null || existing === null) continue
-    const span = countSpan(existing, launchOf(row), tx.now, zone)
+  for (const row of rows) {
+    const job = jobs.get(row.job_id)
+    if (job === undefined) continue
+    const end = spanEnd(job, row.next_row_at, tx.now)
+    const span = countSpan(job, launchOf(row), end, zone)
     if (span === null) empty.push([row.group_id])
-    else counted.push([span.scheduledAt, span.scheduledUntil, span.count, tx.now, row.group_id])
+    else counted.push([span.scheduledAt, span.scheduledUntil, span.count, end, row.group_id])
   }
   yield* sendEach(`DELETE FROM launches WHERE group_id = ?`, empty)
   yield* sendEach(
@@ -100,6 +114,38 @@ function* closeSpans(
       WHERE group_id = ?`,
     counted,
   )
+}
+
+/** Ends the spans that a server of the previous release left open when it enabled one of these jobs. */
+export function* closeLeftSpans(tx: Transaction, jobIds: readonly number[]): Query<void> {
+  const found = yield* each<SpanRow>(
+    `${OPEN_SPANS} AND EXISTS (SELECT 1 FROM jobs j WHERE j.id = launches.job_id AND j.disabled = 0)`,
+    jobIds.map((id) => [id]),
+  )
+  const left = found.flat()
+  if (left.length === 0) return
+  const [zone, rows] = yield* together(
+    timezone(),
+    each<SpanJobRow>(
+      SELECT_SPAN_JOB,
+      left.map((row) => [row.scheduled_at, row.job_id]),
+    ),
+  )
+  const {jobs} = readableJobs(rows.flat(), spanJobOf)
+  yield* closeSpans(tx, new Map(jobs.map((job) => [job.id, job])), left, zone)
+}
+
+/** A job, and the start of its first row after a given time. */
+interface SpanJobRow extends PlannedJobRow {
+  readonly updated_at: number
+  readonly next_row_at: number | null
+}
+
+const SELECT_SPAN_JOB = `SELECT ${PLANNED_JOB_COLUMNS}, j.updated_at, ${nextRowAt('j.id', '?')}
+  ${FROM_JOBS} WHERE j.id = ?`
+
+function spanJobOf(row: SpanJobRow): PlannedJob & SpanJob & {nextRowAt: number | null} {
+  return {...plannedJobOf(row), updatedAt: row.updated_at, nextRowAt: row.next_row_at}
 }
 
 /** The same rows, with the open spans counted up to now. */
@@ -110,15 +156,16 @@ export function* countOpenSpans(
   const open = launches.filter(isOpenSpan)
   if (open.length === 0) return [...launches]
   const zone = yield* timezone()
-  const rows = yield* each<PlannedJobRow>(
-    `${SELECT_PLANNED_JOB} WHERE j.id = ?`,
-    open.map(({jobId}) => [jobId]),
+  const rows = yield* each<SpanJobRow>(
+    SELECT_SPAN_JOB,
+    open.map(({scheduledAt, jobId}) => [scheduledAt, jobId]),
   )
-  const jobs = new Map(
-    readableJobs(rows.flat(), plannedJobOf).jobs.map((job) => [job.id, job] as const),
-  )
-  return launches.map((launch) => {
-    const job = isOpenSpan(launch) ? jobs.get(launch.jobId) : undefined
-    return job === undefined ? launch : {...launch, ...countSpan(job, launch, tx.now, zone)}
+  const counted = open.map((launch, index): LaunchRecord => {
+    const [job] = readableJobs(rows[index]!, spanJobOf).jobs
+    if (job === undefined) return launch
+    const end = spanEnd(job, job.nextRowAt, tx.now)
+    return {...launch, ...countSpan(job, launch, end, zone)}
   })
+  const byGroup = new Map(counted.map((launch) => [launch.group, launch]))
+  return launches.map((launch) => byGroup.get(launch.group) ?? launch)
 }

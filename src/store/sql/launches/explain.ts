@@ -2,7 +2,6 @@
  * The facts of an explanation: all that is stored about a job around one time, from one snapshot. Twelve
  * statements, whatever the number of launches, nodes and changes.
  */
-import {countSpan, isOpenSpan} from '../../../core/disabled-span.ts'
 import {isBad} from '../../../core/explain/executions.ts'
 import {launchStatus} from '../../../core/finish.ts'
 import type {LaunchRecord} from '../../../core/launch-record.ts'
@@ -22,6 +21,7 @@ import {zoneOf} from '../../../core/schedule/parse.ts'
 import {FIRING_PAUSED} from '../cluster/settings.ts'
 import {readOutput} from '../executions/output.ts'
 import {launchSettings} from '../jobs/firing.ts'
+import {countOpenSpans} from './disabled-spans.ts'
 import {all, each, one, type Query, together, type Transaction, type Value} from '../query.ts'
 import {
   EXECUTION_COLUMNS_BARE,
@@ -109,12 +109,8 @@ export function* explainFacts(
     changesOf(job),
     spansUntil(subject.kind === 'at' ? span.until : tx.now),
   )
-  const recordOf = (each: LaunchRow): LaunchRecord => {
-    const launch = launchOf(each)
-    if (!isOpenSpan(launch)) return launch
-    return {...launch, ...countSpan(job, launch, tx.now, settings.defaultZone)}
-  }
-  const rows = found.map(recordOf).filter(({scheduledAt, scheduledUntil, count}) => {
+  const counted = yield* countOpenSpans(tx, found.map(launchOf))
+  const rows = counted.filter(({scheduledAt, scheduledUntil, count}) => {
     return count === 0 || (scheduledAt < span.until && scheduledUntil >= span.from)
   })
   const chosen = chooseLaunch(rows, subject)
@@ -127,15 +123,16 @@ export function* explainFacts(
     neighbours(job.id, scheduledAt, scheduledUntil),
     relatedLaunch(about, chosen?.parentGroup == null ? job.id : null),
   )
-  const related = other === null ? null : recordOf(other)
-  const openLaunches = open.map(recordOf)
+  const [related = null] = yield* countOpenSpans(tx, other === null ? [] : [launchOf(other)])
+  const openLaunches = open.map(launchOf)
+  const beside = yield* countOpenSpans(tx, around.map(launchOf))
   const executions = yield* executionsOf(
     [chosen, related, ...openLaunches].filter((each) => each !== null),
   )
   const complete = (launch: LaunchRecord) => launchFacts(launch, executions.get(launch.group) ?? [])
-  const beside = (place: string) => {
-    const row = around.find((each) => each.place === place)
-    return row === undefined ? null : complete(recordOf(row))
+  const placed = (place: string) => {
+    const launch = beside[around.findIndex((each) => each.place === place)]
+    return launch === undefined ? null : complete(launch)
   }
   const explained = chosen === null ? null : complete(chosen)
   return {
@@ -144,9 +141,9 @@ export function* explainFacts(
     chosen: explained,
     outputEnd: yield* outputEndOf(explained),
     related: related === null ? null : complete(related),
-    before: beside('before'),
-    after: beside('after'),
-    oldest: beside('oldest'),
+    before: placed('before'),
+    after: placed('after'),
+    oldest: placed('oldest'),
     open: openLaunches.map(complete),
     changes,
     spans,
