@@ -16,6 +16,7 @@ import {VERSION} from '../platform/version.ts'
 import type {JoinRequest} from '../ports/node-store.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../ports/store-errors.ts'
 import type {ProcessorRegistry} from '../processors/registry.ts'
+import {PER_INCIDENT_KINDS} from '../notices/channels/kinds.ts'
 import {openChannels} from '../notices/channels/open-channels.ts'
 import {Leadership} from '../scheduler/leadership.ts'
 import {Notices} from '../scheduler/notices.ts'
@@ -285,11 +286,19 @@ class Server implements RunningServer {
   /** Evaluates and delivers notices; a stop waits for the messages that are being sent. */
   #startNotices(): void {
     const parts = this.#parts
-    const {netAllow, netDeny} = this.#config
+    const {netAllow, netDeny, publicUrl, defaultTarget, targetWaitMs, limits} = this.#config
     const {store, vault} = this.#opened
     const addresses = new NetworkGuard(netAllow, netDeny)
+    const queuedMax = limits.queuedPerJobMax
     const notices = new Notices({
       ...parts,
+      report: {
+        publicUrl,
+        defaultTarget,
+        targetWaitMs,
+        queuedMax,
+        perIncidentKinds: PER_INCIDENT_KINDS,
+      },
       channels: openChannels({...parts, store, vault, addresses}),
       sender: this.#identity.incarnation,
       isLeader: () => this.#leadership?.term != null,

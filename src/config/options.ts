@@ -124,7 +124,8 @@ export const OPTIONS = [
     'public-url',
     'origin',
     'URL at which browsers reach the servers, such as `https://belfry.example.org`.',
-    'Only a sign-in through a provider needs it. Its host name is allowed as by `allow-host`.',
+    'A sign-in through a provider needs it, and notices link to it. Its host name is allowed as by ' +
+      '`allow-host`.',
     {placeholder: 'url'},
   ),
   option(

@@ -46,6 +46,8 @@ export interface Config extends NodeConfig {
   readonly isTimezoneSet: boolean
   readonly run: boolean
   readonly ui: boolean
+  /** URL at which browsers reach the servers; `''` = not set. */
+  readonly publicUrl: string
   readonly lateAfterMs: number
   readonly targetWaitMs: number
   readonly defaultTarget: 'one' | 'all'
@@ -148,6 +150,7 @@ function build(
     isTimezoneSet: values.one('timezone') !== undefined,
     run: !(values.one('no-run') ?? false),
     ui: !(values.one('no-ui') ?? false),
+    publicUrl: values.one('public-url') ?? '',
     lateAfterMs: values.one('late-after')!,
     targetWaitMs: values.one('target-wait')!,
     defaultTarget: values.one('default-target')!,

@@ -50,6 +50,18 @@ export function channelPath(name: string): string {
   return `/v1/notices/channels/${name}`
 }
 
+/** Stands for the owners of the jobs among the addresses of a channel. */
+export const OWNER = 'owner'
+
+/** True if a message about many incidents needs further parts: each has its own receiver or alert. */
+export function sendsEachIncident(
+  {kind, config}: Pick<ChannelDefinition, 'kind' | 'config'>,
+  perIncidentKinds: readonly string[],
+): boolean {
+  const to = config['to']
+  return perIncidentKinds.includes(kind) || (Array.isArray(to) && to.includes(OWNER))
+}
+
 /** The secret that belongs to the channel: it is set and deleted with it. */
 export function channelSecret(name: string): string {
   return `notice-${name}`

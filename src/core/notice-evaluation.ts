@@ -185,8 +185,11 @@ class Evaluating {
           ? this.#set(waiting(incident, fact, effect.opensAt))
           : undefined
       case 'close':
-        if (known !== undefined && (fact.kind !== 'ended' || isNewer(known, fact)))
-          this.#set(closed(known, at, rule.groupWaitMs, false))
+        if (known !== undefined && (fact.kind !== 'ended' || isNewer(known, fact))) {
+          const {kind, launch, execution} = fact
+          const closing = known.state === 'open' ? {kind, launch, execution} : known.closing
+          this.#set(closed({...known, closing}, at, rule.groupWaitMs, false))
+        }
         return
       case 'collect': {
         const times = [...incident.times.filter((time) => time > at - effect.withinMs), at]

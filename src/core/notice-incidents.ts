@@ -20,7 +20,7 @@ interface FactBase {
   readonly launch: number | null
   /** `''` = none. */
   readonly execution: string
-  /** Sentence about this job: `It failed: exit status 3.` */
+  /** Sentence that no stored launch tells; `''` = the launch tells all. */
   readonly sentence: string
   /** Incidents with the same cause are shown together: `node web-2 failed`. */
   readonly cause: string
@@ -60,10 +60,19 @@ export const SKIPPED_REASONS: readonly string[] = [
   'schedule_unreadable',
 ]
 
+/** Reasons of rows of dependents that did not run: they belong to the failure above them. */
+export const OF_DEPENDENTS: ReadonlySet<string> = new Set(['parent_failed', 'parent_skipped'])
+
 /** Changes of an incident within an hour after which it is flapping. */
 export const FLAPPING_CHANGES = 5
 export const FLAPPING_WITHIN_MS = 3_600_000
 const DELETED_FOR_MS = 24 * 3_600_000
+
+export interface Closing {
+  readonly kind: FactKind
+  readonly launch: number | null
+  readonly execution: string
+}
 
 /** Instants in ms. The row of a subject and a condition; it is used again when the incident reopens. */
 export interface Incident {
@@ -88,6 +97,8 @@ export interface Incident {
   readonly sentence: string
   readonly launch: number | null
   readonly execution: string
+  /** The fact that closed it; `null` = it is open, or closed by time or a sweep. */
+  readonly closing: Closing | null
   /** Failures that count for `failed_times`. */
   readonly times: readonly number[]
   /** The newest openings and closings of the last hour. */
@@ -217,6 +228,7 @@ export type ScopeKind =
   | 'output'
   | 'launched'
   | 'skipped'
+  | 'dependents'
   | 'missed'
   | 'lost'
   | 'quarantined'
@@ -236,11 +248,18 @@ export function scopesOf(rules: readonly RuleDefinition[]): readonly NoticeScope
   const kinds = new Map<string, Set<ScopeKind>>()
   for (const {jobs, when} of rules) {
     const known = kinds.get(jobs) ?? new Set()
-    for (const name of Object.keys(when))
+    for (const [name, parameters] of Object.entries(when)) {
       for (const kind of OPENED_BY[name as Condition] ?? []) known.add(kind)
+      if (name === 'skipped' && namesDependents(parameters)) known.add('dependents')
+    }
     if (known.size > 0) kinds.set(jobs, known)
   }
   return [...kinds].map(([jobs, of]) => ({jobs, kinds: [...of].toSorted()}))
+}
+
+/** Most rules are not about dependents: a chain that fails costs them nothing. */
+function namesDependents({reasons = SKIPPED_REASONS}: ConditionParameters): boolean {
+  return Array.isArray(reasons) && reasons.some((code) => OF_DEPENDENTS.has(String(code)))
 }
 
 /** A new incident of a subject that had none. */
@@ -265,6 +284,7 @@ export function newIncident(
     sentence: '',
     launch: null,
     execution: '',
+    closing: null,
     times: [],
     changes: [],
     isTold: false,
@@ -295,6 +315,7 @@ export function opened(
     state: 'open',
     openedAt: at,
     closedAt: null,
+    closing: null,
     count: 1,
   } as const
   const changed = withChange(open, at, groupWaitMs)

@@ -76,6 +76,11 @@ export interface NoticeMessage {
   readonly incidents: readonly NoticeIncident[]
   /** Number of further incidents, which are not in the list. */
   readonly more: number
+  /**
+   * Further parts, from 1, have the incidents that `more` counts. Only channels get them that send each
+   * incident by itself, or to the owner of its job. Not a part of the JSON.
+   */
+  readonly part: number
 }
 
 /** True if the message is good news: nothing in it is open. */

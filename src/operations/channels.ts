@@ -171,6 +171,7 @@ async function testMessage(
     summary: `the channel ${channel} works`,
     incidents: [],
     more: 0,
+    part: 0,
   }
 }
 

@@ -2,6 +2,7 @@
 import type {DeliveryOutcome} from '../core/notice-delivery.ts'
 import type {NoticeMessage} from '../core/notice-message.ts'
 import type {Sweep} from '../core/notice-evaluation.ts'
+import type {DefaultTarget} from '../core/target.ts'
 
 export interface EvaluateRequest {
   /**
@@ -12,6 +13,20 @@ export interface EvaluateRequest {
   readonly sweeps: readonly Sweep[]
   /** Random text of this call: ids of new messages begin with it. */
   readonly seed: string
+  /** Settings of this server for the contents of messages; absent = those of a server without any. */
+  readonly report?: NoticeReport
+}
+
+/** Plain data: it crosses to the thread of the store. */
+export interface NoticeReport {
+  /** URL at which browsers reach the servers; `''` = not known. */
+  readonly publicUrl: string
+  readonly defaultTarget: DefaultTarget
+  readonly targetWaitMs: number
+  /** Launches of a job that may wait for a slot. */
+  readonly queuedMax: number
+  /** Kinds of channels that send each incident by itself. */
+  readonly perIncidentKinds: readonly string[]
 }
 
 export interface EvaluateResult {

@@ -8,7 +8,7 @@ import type {Loop, Service} from '../lib/loop.ts'
 import {stepLoop} from '../node/step-loop.ts'
 import type {Events} from '../ports/events.ts'
 import type {NoticeChannels} from '../ports/notice-channel.ts'
-import type {ClaimedNotice, NoticeEngineStore} from '../ports/notice-engine-store.ts'
+import type {ClaimedNotice, NoticeEngineStore, NoticeReport} from '../ports/notice-engine-store.ts'
 import type {NoticeStore} from '../ports/notice-store.ts'
 import type {Clock, Random} from '../ports/runtime.ts'
 
@@ -21,6 +21,8 @@ export interface NoticesOptions {
   /** Incarnation of the node: claims carry it. */
   readonly sender: string
   readonly isLeader: () => boolean
+  /** Absent = a server without such settings. */
+  readonly report?: NoticeReport
 }
 
 /** Waits of less than this are the leader's. */
@@ -67,13 +69,18 @@ export class Notices implements Service {
   }
 
   async #evaluate(): Promise<number> {
-    const {store, random, events, isLeader} = this.#options
+    const {store, random, events, isLeader, report} = this.#options
     const olderThanMs = isLeader() ? 0 : FOLLOWER_AFTER_MS
     const pauseMs = isLeader() ? PAUSE_MS : FOLLOWER_PAUSE_MS
     await this.#prune()
     const due = await store.noticesDue(olderThanMs)
     if (!due.evaluate) return pauseMs
-    const result = await store.evaluateNotices({olderThanMs, sweeps: [], seed: random.id()})
+    const result = await store.evaluateNotices({
+      olderThanMs,
+      sweeps: [],
+      seed: random.id(),
+      ...(report && {report}),
+    })
     for (const change of result.opened) events.emit('incident_opened', change)
     for (const change of result.closed) events.emit('incident_closed', change)
     if (result.dropped > 0) events.emit('notice_facts_dropped', {count: result.dropped})

@@ -69,6 +69,7 @@ test('without settings, a server serves this machine only', () => {
     slots: 256,
     run: true,
     ui: true,
+    publicUrl: '',
     graceMs: 30_000,
     lateAfterMs: 30_000,
     targetWaitMs: 600_000,

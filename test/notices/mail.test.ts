@@ -328,6 +328,13 @@ test('an owner gets only what is about the own jobs, and only at an allowed addr
   assert.doesNotMatch(bob!, /one failed|evil/)
   const ids = server.mails.map(({source}) => headersOf(source)['message-id'])
   assert.equal(new Set(ids).size, 3)
+  const further = aMessage({part: 1, incidents: [incident('eight', 'ann@example.org')]})
+  assert.equal((await send(aChannel('mail', config), further, {addresses})).outcome, 'sent')
+  assert.deepEqual(
+    server.mails.slice(3).map(({to}) => to),
+    [['ann@example.org']],
+    'a further part is for owners only',
+  )
 })
 
 test('an owner whose address is refused keeps no mail from others', async (context) => {

@@ -51,6 +51,7 @@ export function aMessage(changes: Partial<NoticeMessage> = {}): NoticeMessage {
     summary: 'load failed: exit status 3; 2 dependents did not run',
     incidents: [anIncident()],
     more: 0,
+    part: 0,
     ...changes,
   }
 }

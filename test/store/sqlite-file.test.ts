@@ -32,6 +32,7 @@ import {
   textOf,
 } from './exercise-store/scene.ts'
 import {ALL_AUDIT} from './exercise-store/audit.ts'
+import {addRule} from './exercise-store/notices.ts'
 import {countingIds, TurnedClock} from './adjustable-clock.ts'
 
 function folder(context: TestContext): string {
@@ -326,6 +327,7 @@ describe('images', () => {
     const waiting = await source.run('a')
     const asked = await source.store.requestRun({name: 'a', forced: true, idempotency: null})
     assert(asked.kind === 'accepted')
+    await addRule(source, {when: {missed: {}}})
     const before = await source.job('a')
     const image = join(folder(context), 'image.sqlite')
     await Promise.all([source.store.backup(image), source.store.putPolicy({name: 'p', rules: ''})])
@@ -372,6 +374,8 @@ describe('images', () => {
       ['launched', '', false, 1],
     ])
     assert.equal(history!.rows[0]!.scheduledAt, before.nextAt)
+    const {opened} = await store.evaluateNotices({olderThanMs: 0, sweeps: [], seed: 's'})
+    assert.deepEqual(opened, [{key: 'rule/a/missed', rule: 'rule'}])
     assert.deepEqual((await store.loadDue({limit: 10})).jobs, [])
     assert.deepEqual(await store.members(), [])
     assert.equal(await store.pausedSinceRestore(), 'restored')

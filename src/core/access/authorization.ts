@@ -281,7 +281,7 @@ function nodeFileIn(
 
 /** Decides whether the caller may do this at a path. `read` of a list also needs no more than `list`. */
 export function decide(
-  {kind, rules}: Principal,
+  {kind, rules}: Pick<Principal, 'kind' | 'rules'>,
   capability: Capability,
   path: string,
   definition: JobSpec | null = null,

@@ -240,7 +240,7 @@ function isDefinition({action}: AuditedChange): boolean {
 }
 
 /** The newest change up to then that disabled the job, as far as its entry says so. */
-function newestDisable(
+export function newestDisable(
   changes: readonly AuditedChange[],
   until: number,
 ): AuditedChange | undefined {

@@ -27,3 +27,8 @@ export const CHANNEL_KINDS: readonly Kind[] = [
 export function findKind(name: string): Kind | undefined {
   return CHANNEL_KINDS.find((kind) => kind.name === name)
 }
+
+/** Kinds whose receivers have a state of each incident. */
+export const PER_INCIDENT_KINDS = CHANNEL_KINDS.filter(({perIncident}) => perIncident).map(
+  ({name}) => name,
+)

@@ -2,6 +2,7 @@
 import {createHash} from 'node:crypto'
 import {Type} from 'typebox'
 import {matchesText} from '../../core/access/glob.ts'
+import {OWNER} from '../../core/notice-channel.ts'
 import type {NoticeIncident, NoticeMessage} from '../../core/notice-message.ts'
 import {declareKind, type Mail, type MailServer, Text} from './kind.ts'
 import {linesOf, moreOf, originOf, titleOf, withoutLinks} from './message-text.ts'
@@ -9,8 +10,6 @@ import {linesOf, moreOf, originOf, titleOf, withoutLinks} from './message-text.t
 const RECIPIENTS_MAX = 50
 /** Ports of mail servers: no other service of an internal network can be reached. */
 const PORTS = [25, 465, 587, 2525]
-/** Stands for the owners of the jobs, among the addresses. */
-const OWNER = 'owner'
 
 /**
  * A plain address: no name, comment, quote or list, so that it cannot become another recipient or
@@ -72,7 +71,11 @@ export const mail = declareKind({
     return {
       via: 'mail',
       server,
-      mails: fixed.length === 0 ? mails : [compose(message, from, fixed, ''), ...mails],
+      // Fixed recipients got the number of further incidents with the first part.
+      mails:
+        fixed.length === 0 || message.part > 0
+          ? mails
+          : [compose(message, from, fixed, ''), ...mails],
     }
   },
 })

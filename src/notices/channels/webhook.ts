@@ -125,6 +125,7 @@ const SAMPLE: NoticeMessage = {
   summary: 'x',
   incidents: [],
   more: 0,
+  part: 0,
 }
 
 function problemsOfTemplate(template: string): readonly string[] {

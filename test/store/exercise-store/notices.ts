@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict'
 import type {NoticeAuthor} from '../../../src/core/notice-channel.ts'
 import {RULE_DEFAULTS, type RuleDefinition} from '../../../src/core/notice-rule.ts'
-import type {ClaimedNotice} from '../../../src/ports/notice-engine-store.ts'
+import {BELFRY} from '../../../src/core/audit.ts'
+import type {ClaimedNotice, NoticeReport} from '../../../src/ports/notice-engine-store.ts'
 import type {Case} from './case.ts'
 import {aRow, HOUR, MINUTE, type Scene} from './scene.ts'
 
@@ -19,7 +20,8 @@ export async function addRule(
   const rule = aRule(fields)
   for (const name of rule.to) {
     const config = {url: 'https://example.org'}
-    const channel = {name, kind: 'webhook', config, enabled: true}
+    const kind = name === 'pager' ? 'pagerduty' : 'webhook'
+    const channel = {name, kind, config, enabled: true}
     await scene.store.putChannel({channel, author, secret: null})
   }
   const stored = await scene.store.putRule({definition: rule, author})
@@ -28,9 +30,17 @@ export async function addRule(
 
 let seeds = 0
 
-export async function evaluate(scene: Scene, olderThanMs = 0) {
+const REPORT = {
+  publicUrl: '',
+  defaultTarget: 'one',
+  targetWaitMs: 600_000,
+  queuedMax: 100,
+  perIncidentKinds: [],
+} as const
+
+export async function evaluate(scene: Scene, olderThanMs = 0, report: NoticeReport = REPORT) {
   seeds += 1
-  return await scene.store.evaluateNotices({olderThanMs, sweeps: [], seed: `s${seeds}`})
+  return await scene.store.evaluateNotices({olderThanMs, sweeps: [], seed: `s${seeds}`, report})
 }
 
 async function claim(scene: Scene, sender = 'a', free: Record<string, number> = {}) {
@@ -90,20 +100,133 @@ export function noticeCases(when: Case): void {
     assert.deepEqual(await sentAfter(scene, 5_000), ['closed rule/a/failed'])
   })
 
-  when('a message says why, how often, and which launch', async (scene) => {
-    await addRule(scene, {severity: 'critical'})
-    await scene.submit('a')
-    const group = await scene.complete('a', 'failed', {exitCode: 3})
+  when('a message says why as an explanation does, with the end of the output', async (scene) => {
+    await addRule(scene, {severity: 'critical', output_lines: 2})
+    await scene.submit('a', {ownerEmail: 'anna@example.org'})
+    const output = 'one\ntwo\nthree\n'
+    const group = await scene.complete('a', 'failed', {exitCode: 3, output})
     scene.advance(5_000)
-    await evaluate(scene)
+    await evaluate(scene, 0, {...REPORT, publicUrl: 'https://belfry.example.org'})
     const [claimed] = await claim(scene)
     const {message} = claimed!
-    assert.equal(message.summary, 'a: exit status 3')
+    assert.equal(message.summary, 'a failed: exit code 3')
     assert.equal(message.severity, 'critical')
     const [incident] = message.incidents
-    assert.deepEqual(incident!.sentences, [`Launch ${group} failed: exit status 3.`])
+    const [first, second, ...others] = incident!.sentences
+    assert.match(first!, /^It was requested at 12:00:0\d, launched on node-1, and failed/)
+    assert.equal(second, 'Attempt 1 on node-1 failed: exit code 3.')
+    assert.deepEqual(others, [])
+    const id = `${group}-node-1-1`
+    assert.equal(incident!.advice, `Read its output. Try: belfry runs output a ${id}`)
+    assert.equal(incident!.outputTail, 'two\nthree')
+    assert.equal(incident!.url, 'https://belfry.example.org/ui/')
+    assert.equal(incident!.ownerEmail, 'anna@example.org')
     assert.deepEqual([incident!.launch, incident!.count, incident!.closedAt], [group, 1, null])
-    assert.equal(incident!.execution, `${group}-node-1-1`)
+    assert.equal(incident!.execution, id)
+  })
+
+  when('a recovery is about the launch that succeeded', async (scene) => {
+    await addRule(scene)
+    await scene.submit('a')
+    await scene.complete('a', 'failed', {exitCode: 3})
+    await sentAfter(scene, MINUTE)
+    const group = await scene.complete('a', 'succeeded')
+    scene.advance(MINUTE)
+    await evaluate(scene)
+    const [{message}] = (await claim(scene)) as [ClaimedNotice]
+    const [incident] = message.incidents
+    assert.equal(message.summary, 'a: over')
+    assert.deepEqual([incident!.launch, incident!.execution], [group, `${group}-node-1-1`])
+    assert.match(incident!.sentences[0]!, /launched on node-1, and succeeded/)
+    assert.match(incident!.sentences[1]!, /^It was open for 1m\d*s? since 12:0\d:\d\d\.$/)
+    assert.deepEqual([incident!.outputTail, incident!.advice], ['', ''])
+  })
+
+  when(
+    'a message names the cause of a row that did not run, and who disabled a job',
+    async (scene) => {
+      await addRule(scene, {when: {skipped: {}, disabled: {}, deleted: {}}})
+      const job = await scene.submit('a', {tags: {group: 'wbe:1'}})
+      const first = job.nextAt!
+      scene.advance(2 * MINUTE)
+      await scene.decide(job, [aRow(first, 'skipped', {reason: 'no_target'})], first + MINUTE)
+      const alice = {...BELFRY, name: 'alice', address: '192.0.2.7'}
+      await scene.store.toggle('a', undefined, alice)
+      scene.advance(MINUTE)
+      await evaluate(scene)
+      const [{message}] = (await claim(scene)) as [ClaimedNotice]
+      assert.equal(message.summary, 'a did not run: no node took it; a disabled')
+      const told = Object.fromEntries(message.incidents.map(({key, ...each}) => [key, each]))
+      const skipped = told['rule/a/skipped']!
+      assert.match(skipped.sentences[0]!, /^It was planned for .*, and did not run\.$/)
+      assert.match(skipped.sentences.join(' '), /for a node with group=wbe, and none took it/)
+      assert.match(
+        told['rule/a/disabled']!.sentences[0]!,
+        /^alice disabled it at .* from 192.0.2.7\.$/,
+      )
+      assert.equal(
+        told['rule/a/disabled']!.advice,
+        'Enable the job: then it runs as planned. Try: belfry jobs enable a',
+      )
+      await scene.store.deleteJob('a')
+      scene.advance(MINUTE)
+      await evaluate(scene)
+      const closed = (await claim(scene)).flatMap(({message: {incidents}}) => incidents)
+      const deleted = closed.filter(({key}) => key === 'rule/a/deleted')
+      assert.deepEqual(
+        deleted.map(({sentences}) => sentences),
+        [['The job was deleted.']],
+      )
+    },
+  )
+
+  when('dependents that did not run belong to the failure above them', async (scene) => {
+    const reasons = ['parent_failed', 'parent_skipped']
+    await addRule(scene, {when: {failed: {}, skipped: {reasons}}})
+    await scene.submit('extract')
+    for (const [name, parentJob] of [
+      ['load', 'extract'],
+      ['mart', 'load'],
+    ] as const)
+      await scene.submit(name, {schedule: '', parentJob})
+    await scene.complete('extract', 'failed', {exitCode: 3})
+    scene.advance(MINUTE)
+    await evaluate(scene)
+    const [{message}] = (await claim(scene)) as [ClaimedNotice]
+    assert.equal(message.summary, 'extract failed: exit code 3; 2 dependents did not run')
+    const [incident, ...others] = message.incidents
+    assert.equal(incident!.sentences.at(-1), '2 dependents did not run: load and mart.')
+    assert.deepEqual(others, [])
+  })
+
+  when('a rule about other reasons stores no fact of dependents', async (scene) => {
+    await addRule(scene, {when: {skipped: {}}})
+    await scene.submit('extract')
+    await scene.submit('load', {schedule: '', parentJob: 'extract'})
+    await scene.complete('extract', 'failed')
+    assert.equal((await scene.store.noticesDue(0)).evaluate, false)
+  })
+
+  when('a channel with a state of each incident gets all of them, in parts', async (scene) => {
+    await addRule(scene, {to: ['chat', 'pager']})
+    const names = Array.from({length: 23}, (_, index) => `job-${index}`)
+    for (const name of names) {
+      await scene.submit(name)
+      await scene.complete(name, 'failed', {exitCode: 3})
+    }
+    scene.advance(MINUTE)
+    await evaluate(scene, 0, {...REPORT, perIncidentKinds: ['pagerduty']})
+    const claimed = await claim(scene)
+    const shapes = claimed.map(({channel, message: {incidents, more, part}}) => {
+      return `${channel} ${part}: ${incidents.length} and ${more}`
+    })
+    assert.deepEqual(shapes.toSorted(), [
+      'chat 0: 20 and 3',
+      'pager 0: 20 and 3',
+      'pager 1: 3 and 0',
+    ])
+    const ids = new Set(claimed.map(({message: {id}}) => id))
+    assert.equal(ids.size, 3)
   })
 
   when('a job that no rule covers leaves no fact', async (scene) => {
@@ -194,6 +317,27 @@ export function noticeCases(when: Case): void {
     await scene.store.deletePolicy('team-a')
     await scene.complete('team-a-load', 'succeeded')
     assert.deepEqual(await sentAfter(scene, MINUTE), [])
+  })
+
+  when('output is in a message only if the author of the rule may read it', async (scene) => {
+    const policyOf = (name: string, path: object) =>
+      scene.store.putPolicy({name, rules: JSON.stringify({path})})
+    const read = {capabilities: ['read']}
+    await policyOf('jobs', {'/v1/jobs/*': read})
+    await policyOf('all', {'/v1/jobs/**': read})
+    await scene.submit('a')
+    for (const [policy, tail] of [
+      ['jobs', ''],
+      ['all', 'kept'],
+    ] as const) {
+      await addRule(scene, {name: policy}, {name: 'anna', kind: 'client', policies: [policy]})
+      await scene.complete('a', 'failed', {output: 'kept'})
+      scene.advance(MINUTE)
+      await evaluate(scene)
+      const sent = (await claim(scene)).map(({message}) => message)
+      const own = sent.find(({rule}) => rule === policy)!
+      assert.equal(own.incidents[0]!.outputTail, tail, policy)
+    }
   })
 
   when('followers leave what is new to the leader', async (scene) => {

@@ -36,6 +36,11 @@ export function* startNewIncarnation(
   yield* all(`DELETE FROM node_claims`)
   // The stored replies are about the original store.
   yield* all(`DELETE FROM idempotency`)
+  // A sender marks a notice as repeated: the original store may have sent it since.
+  yield* all(
+    `UPDATE notice_messages SET sender = 'restored', claim_until = NULL
+      WHERE message_state = 'waiting'`,
+  )
   yield* endOpenLaunches(tx)
   yield* planAgain(tx)
   // Whenever it is first started: the times until then have run elsewhere, or must not run here.

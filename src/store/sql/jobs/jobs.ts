@@ -12,7 +12,7 @@ import type {ToggleResult} from '../../../ports/job-store.ts'
 import {recordChange} from '../access/audit.ts'
 import {writeDecided} from '../launches/dependents.ts'
 import {writeSpans} from '../launches/disabled-spans.ts'
-import {recordDefinitions} from '../notices/facts.ts'
+import {recordDecided, recordDefinitions} from '../notices/facts.ts'
 import {noticeScopes, type Scopes} from '../notices/scopes.ts'
 import {retractPlanned} from '../launches/launch-rows.ts'
 import {
@@ -117,7 +117,10 @@ export function* recordMissed(
   const planned = missed.flatMap(({job, rows}) => {
     return rows.length === 0 ? [] : [{job: {id: job.id, name: job.spec.name}, rows}]
   })
-  yield* writeDecided(tx, planned, null)
+  if (planned.length === 0) return
+  const [written, scopes] = yield* together(writeDecided(tx, planned, null), noticeScopes())
+  const launches = written.filter(({isNew}) => isNew).map(({launch}) => launch)
+  yield* recordDecided(tx, launches, new Set(), scopes)
   yield* sendEach(
     `UPDATE jobs SET decided_until = ? WHERE id = ?`,
     planned.map(({job, rows}) => [rows.at(-1)!.scheduledUntil, job.id]),

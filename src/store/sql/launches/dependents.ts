@@ -6,7 +6,9 @@
 import type {LaunchEnd} from '../../../core/finish-batch.ts'
 import {reasonText} from '../../../core/launch-reasons.ts'
 import type {LaunchRecord, LaunchStatus} from '../../../core/launch-record.ts'
-import {each, type Query, sendEach, type Transaction} from '../query.ts'
+import {recordDecided} from '../notices/facts.ts'
+import {noticeScopes} from '../notices/scopes.ts'
+import {each, type Query, sendEach, together, type Transaction} from '../query.ts'
 import {INSERT_LAUNCH, launchValues} from '../rows.ts'
 import {
   type JobIdentity,
@@ -77,9 +79,12 @@ function* requestDependents(tx: Transaction, successes: readonly LaunchEnd[]): Q
 export function* skipDependents(tx: Transaction, launches: readonly LaunchRecord[]): Query<void> {
   let parents = launches
   while (parents.length > 0) {
-    const found = yield* each<JobIdentity>(
-      DEPENDENTS,
-      parents.map(({jobName}) => [jobName]),
+    const [found, scopes] = yield* together(
+      each<JobIdentity>(
+        DEPENDENTS,
+        parents.map(({jobName}) => [jobName]),
+      ),
+      noticeScopes(),
     )
     const due = found.flatMap((jobs, index) => jobs.map((job) => ({job, parent: parents[index]!})))
     if (due.length === 0) return
@@ -95,6 +100,7 @@ export function* skipDependents(tx: Transaction, launches: readonly LaunchRecord
       }),
     )
     yield* sendEach(INSERT_ONCE, parents.map(launchValues))
+    yield* recordDecided(tx, parents, new Set(), scopes)
   }
 }
 

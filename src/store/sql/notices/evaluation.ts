@@ -6,32 +6,26 @@
 import {
   type Evaluated,
   evaluateNotices as evaluate,
-  type NewNotice,
   type NoticeMute,
   wakeAt,
 } from '../../../core/notice-evaluation.ts'
 import type {Incident, NoticeFact} from '../../../core/notice-incidents.ts'
-import {
-  INCIDENTS_MAX,
-  type NoticeIncident,
-  type NoticeMessage,
-} from '../../../core/notice-message.ts'
+import {INCIDENTS_MAX, type NoticeMessage} from '../../../core/notice-message.ts'
 import {summaryOf} from '../../../core/notice-summary.ts'
 import {type CompiledRule, compileRule, type NoticeJob} from '../../../core/notice-rule.ts'
-import type {EvaluateRequest, EvaluateResult} from '../../../ports/notice-engine-store.ts'
-import {
-  isShown,
-  type NameFilter,
-  readableJobs,
-  RuleSet,
-} from '../../../core/access/authorization.ts'
-import {READ_EVERYTHING, readRules} from '../../../core/access/policy.ts'
-import type {NoticeAuthor} from '../../../core/notice-channel.ts'
-import {policies} from '../access/tokens.ts'
+import {sendsEachIncident} from '../../../core/notice-channel.ts'
+import type {
+  EvaluateRequest,
+  EvaluateResult,
+  NoticeReport,
+} from '../../../ports/notice-engine-store.ts'
 import {loadJobs} from '../jobs/jobs.ts'
 import {identity, putMeta} from '../cluster/settings.ts'
 import {all, each, one, type Query, sendEach, together, type Transaction} from '../query.ts'
+import {type RuleReader, ruleReaders} from './authors.ts'
+import {type ToldNotice, tellNotices} from './contents.ts'
 import type {StoredFact} from './facts.ts'
+import {channels as channelRecords} from './channels.ts'
 import {rules as ruleRecords} from './rules.ts'
 import {EVALUATED, lockEvaluation} from './scopes.ts'
 
@@ -48,11 +42,20 @@ interface FactRow {
   readonly fact_data: string
 }
 
+/** Settings of a server that has none of its own. */
+const PLAIN_REPORT: NoticeReport = {
+  publicUrl: '',
+  defaultTarget: 'one',
+  targetWaitMs: 0,
+  queuedMax: 0,
+  perIncidentKinds: [],
+}
+
 const NOTHING: EvaluateResult = {opened: [], closed: [], messages: 0, hasMore: false, dropped: 0}
 
 export function* evaluateNotices(
   tx: Transaction,
-  {olderThanMs, sweeps, seed}: EvaluateRequest,
+  {olderThanMs, sweeps, seed, report = PLAIN_REPORT}: EvaluateRequest,
 ): Query<EvaluateResult> {
   if (sweeps.length === 0 && !(yield* isDue(tx.now - olderThanMs))) return NOTHING
   const newest = yield* lockEvaluation(tx)
@@ -62,15 +65,12 @@ export function* evaluateNotices(
       ORDER BY fact_id LIMIT ?`,
     [FACTS_MAX],
   )
-  const [{rules, readable}, mutes, jobs] = yield* together(
+  const [{rules, readerOf}, mutes, jobs] = yield* together(
     loadRules(tx),
     loadMutes(tx),
     loadNoticeJobs(rows),
   )
-  const isReadable = (rule: string, job: string) => {
-    const filter = readable.get(rule)
-    return filter !== undefined && isShown(filter, job)
-  }
+  const isReadable = (rule: string, job: string) => readerOf(rule).mayRead(job)
   const facts = rows.map((row) => factOf(row, jobs.get(row.fact_job_id)))
   const subjects = [
     ...rows.map((row) => row.fact_job_name),
@@ -81,7 +81,13 @@ export function* evaluateNotices(
   const now = hasMore ? rows.at(-1)!.fact_at - 1 : tx.now
   const result = evaluate({now, rules, mutes, incidents, newest, facts, sweeps, isReadable})
   yield* writeIncidents(tx, result.incidents)
-  const messages = yield* writeMessages(tx, result.messages, rules, seed)
+  const byName = new Map(rules.map((rule) => [rule.name, rule]))
+  const told = yield* tellNotices(tx, result.messages, {
+    report,
+    reader: readerOf,
+    outputLines: (rule) => byName.get(rule)!.definition.output_lines,
+  })
+  const messages = yield* writeMessages(tx, told, {rules: byName, seed, report})
   yield* sendEach(
     `DELETE FROM notice_facts WHERE fact_id = ?`,
     rows.map((row) => [row.fact_id]),
@@ -131,32 +137,16 @@ function* dropFacts(): Query<number> {
 
 interface LoadedRules {
   readonly rules: readonly CompiledRule[]
-  /** Jobs that the author of each rule may read now. */
-  readonly readable: ReadonlyMap<string, NameFilter>
+  /** Rights of the author of a rule as they are now. */
+  readonly readerOf: (rule: string) => RuleReader
 }
 
-/** Policies are looked up at each evaluation: a rule tells nothing that its author may not read any more. */
 function* loadRules(tx: Transaction): Query<LoadedRules> {
-  const [found, stored] = yield* together(ruleRecords(tx), policies(tx))
-  const texts = new Map(stored.map(({name, rules}) => [name, rules]))
-  const filters = new Map<string, NameFilter>()
-  const filterOf = ({kind, policies: names}: NoticeAuthor): NameFilter => {
-    const key = `${kind} ${names.join('\n')}`
-    const known = filters.get(key)
-    if (known !== undefined) return known
-    const parsed = names.flatMap((name) => {
-      const document = readRules(texts.get(name) ?? '')
-      return document.ok ? [{name, rules: document.rules, limits: document.limits}] : []
-    })
-    const readsAll = names.includes(READ_EVERYTHING)
-    const rules = new RuleSet(parsed, {executors: [], processors: []}, readsAll)
-    const filter = readableJobs({kind, rules})
-    filters.set(key, filter)
-    return filter
-  }
+  const [found, readerOfAuthor] = yield* together(ruleRecords(tx), ruleReaders(tx))
+  const authors = new Map(found.map(({definition, author}) => [definition.name, author]))
   return {
     rules: found.map(({definition}) => compileRule(definition)),
-    readable: new Map(found.map(({definition, author}) => [definition.name, filterOf(author)])),
+    readerOf: (rule) => readerOfAuthor(authors.get(rule)!),
   }
 }
 
@@ -225,27 +215,33 @@ function* writeIncidents(_tx: Transaction, incidents: readonly Incident[]): Quer
   )
 }
 
+interface Writing {
+  readonly rules: ReadonlyMap<string, CompiledRule>
+  readonly seed: string
+  readonly report: NoticeReport
+}
+
 function* writeMessages(
   tx: Transaction,
-  notices: readonly NewNotice[],
-  rules: readonly CompiledRule[],
-  seed: string,
+  told: readonly ToldNotice[],
+  {rules, seed, report}: Writing,
 ): Query<number> {
-  if (notices.length === 0) return 0
+  if (told.length === 0) return 0
   const {clusterId} = yield* identity(tx)
-  const channels = yield* all<{channel_name: string}>(
-    `SELECT channel_name FROM notice_channels WHERE channel_enabled = 1`,
-  )
-  const enabled = new Set(channels.map((row) => row.channel_name))
-  const byName = new Map(rules.map((rule) => [rule.name, rule]))
-  const rows = notices.flatMap((notice, index) => {
-    const rule = byName.get(notice.rule)!
-    const to = rule.definition.to.filter((channel) => enabled.has(channel))
-    return to.map((channel, at) => {
-      const id = `ntc_${seed}_${index}_${at}`
-      const message = messageOf(notice, rule, id, clusterId)
-      const [kind, sendAt] = [notice.kind, notice.sendAt]
-      return [id, channel, rule.name, kind, JSON.stringify(message), notice.madeAt, sendAt]
+  const stored = yield* channelRecords(tx)
+  const channels = new Map(stored.filter(({enabled}) => enabled).map((each) => [each.name, each]))
+  const rows = told.flatMap((each, index) => {
+    const rule = rules.get(each.notice.rule)!
+    const {kind, madeAt, sendAt} = each.notice
+    return rule.definition.to.flatMap((name, at) => {
+      const channel = channels.get(name)
+      if (channel === undefined) return []
+      const needsAll = sendsEachIncident(channel, report.perIncidentKinds)
+      return messagesOf(each, rule, clusterId, needsAll).map((message) => {
+        const part = message.part === 0 ? '' : `_${message.part}`
+        const id = `ntc_${seed}_${index}_${at}${part}`
+        return [id, name, rule.name, kind, JSON.stringify({...message, id}), madeAt, sendAt]
+      })
     })
   })
   yield* sendEach(
@@ -258,25 +254,27 @@ function* writeMessages(
   return rows.length
 }
 
-function messageOf(
-  {kind, madeAt, incidents}: NewNotice,
+/** The message, and its further parts if the channel needs every incident. */
+function messagesOf(
+  {notice: {kind, madeAt}, incidents, folded}: ToldNotice,
   {name, severity}: CompiledRule,
-  id: string,
   cluster: string,
-): NoticeMessage {
-  const shown = incidents.slice(0, INCIDENTS_MAX)
-  const more = incidents.length - shown.length
-  const summary = summaryOf(kind, incidents)
-  const common = {id, kind, rule: name, severity, cluster, summary, more, sentAt: madeAt}
-  return {...common, attempt: 1, repeat: false, incidents: shown.map(incidentOf)}
-}
-
-function incidentOf(incident: Incident): NoticeIncident {
-  const {key, job, state, openedAt, closedAt, count, launch, execution, sentence} = incident
-  const known = {key, job, openedAt, count, launch, execution}
-  const until = state === 'closed' ? closedAt : null
-  const unknown = {advice: '', outputTail: '', url: '', ownerEmail: ''}
-  return {...known, closedAt: until, sentences: [sentence], ...unknown}
+  needsAll: boolean,
+): readonly Omit<NoticeMessage, 'id'>[] {
+  const dependents = folded.reduce((sum, each) => sum + each.dependents.length, 0)
+  const summary = summaryOf(
+    kind,
+    folded.map(({incident}) => incident),
+    dependents,
+  )
+  const common = {kind, rule: name, severity, cluster, sentAt: madeAt, attempt: 1, repeat: false}
+  const parts = Math.max(1, Math.ceil(incidents.length / INCIDENTS_MAX))
+  return Array.from({length: needsAll ? parts : 1}, (_, part) => {
+    const [from, until] = [part * INCIDENTS_MAX, (part + 1) * INCIDENTS_MAX]
+    const shown = incidents.slice(from, until)
+    const more = part === 0 ? incidents.length - shown.length : 0
+    return {...common, summary, more, part, incidents: shown}
+  })
 }
 
 /**

@@ -5,11 +5,18 @@
  */
 import type {ExecutionRecord} from '../../../core/execution.ts'
 import {executionId} from '../../../core/execution.ts'
+import {endCause} from '../../../core/explain/executions.ts'
+import {isNodeDeath} from '../../../core/finish.ts'
 import type {FinishBatch} from '../../../core/finish-batch.ts'
 import type {JobSpec} from '../../../core/job.ts'
 import {reasonCode} from '../../../core/launch-reasons.ts'
 import type {LaunchRecord} from '../../../core/launch-record.ts'
-import type {FactKind, NoticeFact, ScopeKind} from '../../../core/notice-incidents.ts'
+import {
+  type FactKind,
+  type NoticeFact,
+  OF_DEPENDENTS,
+  type ScopeKind,
+} from '../../../core/notice-incidents.ts'
 import type {NoticeJob} from '../../../core/notice-rule.ts'
 import {type Query, sendEach, type Transaction} from '../query.ts'
 import type {Scopes} from './scopes.ts'
@@ -78,8 +85,7 @@ export function* recordEnds(tx: Transaction, batch: FinishBatch, scopes: Scopes)
   }
   for (const job of batch.jobs.values())
     if (job.quarantinedBy !== null && scopes(job.name).has('quarantined')) {
-      const sentence = `Nodes died while executing launch ${job.quarantinedBy}, so the job was disabled.`
-      const evidence = {...NONE, launch: job.quarantinedBy, sentence, cause: 'quarantined'}
+      const evidence = {...NONE, launch: job.quarantinedBy, cause: 'quarantined'}
       const of = {jobId: job.id, jobName: job.name}
       facts.push({...of, opens: true, fact: {kind: 'quarantined', ...evidence}})
     }
@@ -87,38 +93,38 @@ export function* recordEnds(tx: Transaction, batch: FinishBatch, scopes: Scopes)
 }
 
 function lostEvidence(record: ExecutionRecord) {
-  const cause = `node ${record.node} failed`
-  const sentence = `Launch ${record.group} was lost, as node ${record.node} failed.`
-  return {launch: record.group, execution: executionId(record), sentence, cause}
+  return {
+    launch: record.group,
+    execution: executionId(record),
+    sentence: '',
+    cause: causeOf(record),
+  }
 }
 
+/** The execution of a failure is the last attempt that ended badly; else the one with output. */
 function endEvidence({group, status}: LaunchRecord, executions: readonly ExecutionRecord[]) {
   const bad = executions
     .filter((each) => each.status !== 'succeeded')
     .toSorted((a, b) => b.attempt - a.attempt)[0]
-  if (status === 'success' || bad === undefined) {
-    const first = executions[0]
-    const execution = first === undefined ? '' : executionId(first)
-    return {launch: group, execution, sentence: `Launch ${group} succeeded.`, cause: ''}
-  }
-  const cause = causeOf(bad)
-  const ended = status === 'partially_failed' ? 'failed on some nodes' : 'failed'
-  const sentence = `Launch ${group} ${ended}: ${cause}.`
-  return {launch: group, execution: executionId(bad), sentence, cause}
+  const isGood = status === 'success' || bad === undefined
+  const shown = isGood
+    ? (executions.find(({outputBytes}) => outputBytes > 0) ?? executions[0])
+    : bad
+  const execution = shown === undefined ? '' : executionId(shown)
+  return {launch: group, execution, sentence: '', cause: isGood ? '' : causeOf(bad)}
 }
 
-function causeOf({status, exitCode, node, reason}: ExecutionRecord): string {
-  if (status === 'lost') return `node ${node} failed`
-  if (status === 'timed_out') return 'timed out'
-  if (exitCode !== null) return `exit status ${exitCode}`
-  const [, text = ''] = /^[a-z_]+: (.*)$/.exec(reason) ?? []
-  return text === '' ? 'it could not be executed' : text
+/** Words that are equal for executions that ended badly for one cause. */
+function causeOf(execution: ExecutionRecord): string {
+  const {status, node} = execution
+  if (isNodeDeath(execution)) return `node ${node} failed`
+  return status === 'timed_out' ? 'timed out' : endCause(execution)
 }
 
 /** Rows that did not launch for these reasons were not missed: a person asked for it. */
 const NOT_MISSED: ReadonlySet<string> = new Set(['edited', 'disabled'])
 
-/** Records what a leader decided. `watched`: jobs whose next launch closes an incident. */
+/** Records rows that were decided. `watched`: jobs whose next launch closes an incident. */
 export function* recordDecided(
   tx: Transaction,
   launches: readonly LaunchRecord[],
@@ -132,26 +138,15 @@ export function* recordDecided(
     const evidence = {...NONE, launch: group, cause: code}
     if (decision === 'launched') {
       if (!watched.has(jobId) && !kinds.has('launched')) return []
-      const sentence = `Launch ${group} began.`
-      return [{...of, opens: false, fact: {kind: 'launched', ...evidence, sentence, cause: ''}}]
+      return [{...of, opens: false, fact: {kind: 'launched', ...evidence, cause: ''}}]
     }
-    if (decision === 'skipped' && kinds.has('skipped')) {
-      const sentence = `A planned time was skipped${textOf(reason)}.`
-      return [{...of, opens: true, fact: {kind: 'skipped', code, ...evidence, sentence}}]
-    }
-    if (decision === 'missed' && kinds.has('missed') && !NOT_MISSED.has(code)) {
-      const sentence = `A planned time was missed${textOf(reason)}.`
-      return [{...of, opens: true, fact: {kind: 'missed', ...evidence, sentence}}]
-    }
+    if (decision === 'skipped' && kinds.has(OF_DEPENDENTS.has(code) ? 'dependents' : 'skipped'))
+      return [{...of, opens: true, fact: {kind: 'skipped', code, ...evidence}}]
+    if (decision === 'missed' && kinds.has('missed') && !NOT_MISSED.has(code))
+      return [{...of, opens: true, fact: {kind: 'missed', ...evidence}}]
     return []
   })
   yield* recordFacts(tx, facts)
-}
-
-/** The text of a reason after its code. */
-function textOf(reason: string): string {
-  const colon = reason.indexOf(': ')
-  return colon === -1 ? '' : `: ${reason.slice(colon + 2)}`
 }
 
 /** Kinds of facts about the definition of a job. */
@@ -164,13 +159,6 @@ const ABOUT: Readonly<Record<DefinitionKind, readonly ScopeKind[] | null>> = {
   // A deletion closes incidents of every condition.
   deleted: null,
   created: ['deleted'],
-}
-
-const DEFINITION_SENTENCES: Readonly<Record<DefinitionKind, string>> = {
-  disabled: 'The job was disabled.',
-  enabled: 'The job was enabled.',
-  deleted: 'The job was deleted.',
-  created: 'The job was created.',
 }
 
 /** A change of a definition, which is rare: the scopes are read for it. */
@@ -191,7 +179,7 @@ export function* recordDefinitions(
     const about = ABOUT[kind]
     const isCovered = about === null ? kinds.size > 0 : about.some((each) => kinds.has(each))
     if (!isCovered) return []
-    const fact = {...NONE, kind, sentence: DEFINITION_SENTENCES[kind], cause: kind}
+    const fact = {...NONE, kind, cause: kind}
     const opens = kind === 'disabled'
     return [{jobId, jobName: name, opens, job: {name, owner, metadata}, fact}]
   })
