@@ -301,6 +301,21 @@ export const EVENTS = {
     shownTo: null,
     when: 'The store committed a batch',
   }),
+  schema_change_began: event<{schema: number}>({
+    log: 'info',
+    message: 'changing the schema of the store; with millions of launches this takes minutes',
+    shownTo: 'any',
+    when:
+      'A server of a new release changes the schema of a store to the version `schema`, or builds ' +
+      'indexes that are missing. It serves no requests until `schema_changed`; on PostgreSQL the other ' +
+      'servers work on',
+  }),
+  schema_changed: event<{schema: number; duration_ms: number}>({
+    log: 'info',
+    message: 'schema of the store changed',
+    shownTo: 'any',
+    when: 'The schema of the store has the version `schema`',
+  }),
   /** `changed`: names of the settings, separated by commas. */
   settings_reloaded: event<{changed: string}>({
     log: 'info',

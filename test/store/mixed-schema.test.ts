@@ -10,6 +10,7 @@ import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {DatabaseSync} from 'node:sqlite'
 import {describe, it, type TestContext} from 'node:test'
+import type {Events} from '../../src/ports/events.ts'
 import {MIGRATIONS, SCHEMA_VERSION} from '../../src/store/sql/migrations.ts'
 import {sqliteDialect} from '../../src/store/sqlite/connection.ts'
 import {restoreStore} from '../../src/store/sqlite/backup.ts'
@@ -38,10 +39,11 @@ function folder(context: TestContext): string {
 }
 
 /** Closed after the test at the latest. */
-function sceneOn(context: TestContext, dataDir: string): Promise<Scene> {
+function sceneOn(context: TestContext, dataDir: string, emitted: string[] = []): Promise<Scene> {
   return Scene.open(async () => {
     const clock = new TurnedClock()
-    const opened = await openSqliteStore({dataDir, clock, random: countingIds()})
+    const events: Pick<Events, 'emit'> = {emit: (name) => void emitted.push(name)}
+    const opened = await openSqliteStore({dataDir, clock, random: countingIds(), events})
     assert(opened.ok, opened.ok ? '' : opened.problem)
     const {store} = opened
     context.after(() => store.close())
@@ -115,12 +117,17 @@ describe('a store on a file', () => {
     const database = new DatabaseSync(join(dataDir, 'belfry.sqlite'))
     for (const sql of previousRows('sqlite')) database.exec(sql)
     database.close()
-    await readsPreviousRows(await sceneOn(context, dataDir))
+    const emitted: string[] = []
+    const scene = await sceneOn(context, dataDir, emitted)
+    assert.deepEqual(emitted.slice(0, 2), ['schema_change_began', 'schema_changed'])
+    await readsPreviousRows(scene)
   })
 
   it('in which the previous release enabled jobs has no spans without an end', async (context) => {
     const dataDir = folder(context)
-    const scene = await sceneOn(context, dataDir)
+    const emitted: string[] = []
+    const scene = await sceneOn(context, dataDir, emitted)
+    assert(!emitted.includes('schema_change_began'), 'a new store has no schema to change')
     const database = new DatabaseSync(join(dataDir, 'belfry.sqlite'))
     context.after(() => database.close())
     await closesLeftSpans(scene, (sql) => database.exec(sql))

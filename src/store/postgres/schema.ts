@@ -5,7 +5,8 @@
  * one is refused.
  *
  * Servers of the previous release run meanwhile. A statement that changes a table waits for its readers, and
- * all later statements queue behind it. So it waits only briefly, and is retried.
+ * all later statements queue behind it. So it waits only briefly, and is retried. Indexes of large tables are
+ * built after that, while the other servers read and write.
  */
 import {type Migration, MIGRATIONS, whyTooNew} from '../sql/migrations.ts'
 import {DEFAULT_LIMITS} from '../sql/query.ts'
@@ -36,6 +37,11 @@ const TABLE_LOCKED =
 
 const NO_RIGHT = '42501'
 
+/** Indexes of tables that may have millions of rows. Only speed depends on them. */
+const LARGE_INDEX = /^CREATE INDEX (\w+) ON (?:launches|executions|output) /
+/** `pg_try_advisory_lock` is asked again: a server that waits inside a statement would delay the build. */
+const BUILD_LOCK = `hashtextextended('belfry builds indexes ' || current_schema(), 0)`
+
 const NOW = 'SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now'
 
 export type PreparedSchema =
@@ -48,6 +54,8 @@ export interface SchemaRequest {
   /** Identity of the store if it is new. */
   readonly fresh: Identity
   readonly migrations?: readonly Migration[]
+  /** Called before the schema of a store that has one is changed, or an index is built. */
+  readonly onChange?: () => void
 }
 
 /** `session` must be without time limits. */
@@ -61,7 +69,9 @@ export async function prepareSchema(
   if (problem !== null) return {ok: false, problem}
   for (let tries = 1; ; tries += 1) {
     try {
-      return await migrate(session, statements, request)
+      const prepared = await migrate(session, statements, request)
+      if (prepared.ok) await buildIndexes(session, request)
+      return prepared
     } catch (error) {
       if (sqlState(error) === NO_RIGHT) return {ok: false, problem: foreignTables(schema, error)}
       if (!LOCKED_OUT.has(sqlState(error))) throw error
@@ -76,7 +86,7 @@ export async function prepareSchema(
 async function migrate(
   session: Session,
   statements: Statements,
-  {schema, fresh, migrations = MIGRATIONS}: SchemaRequest,
+  {schema, fresh, migrations = MIGRATIONS, onChange = () => {}}: SchemaRequest,
 ): Promise<PreparedSchema> {
   await session.run(`BEGIN ISOLATION LEVEL READ COMMITTED;
     SET LOCAL idle_in_transaction_session_timeout TO ${STANDSTILL_MS}`)
@@ -92,14 +102,16 @@ async function migrate(
     await session.run('ROLLBACK')
     return {ok: false, problem}
   }
+  if (version > 0 && version < migrations.at(-1)!.version) onChange()
   await session.run(`SET LOCAL lock_timeout TO ${TABLE_WAIT_MS}`)
   // Waits for running transactions; new ones wait for the migration. Earlier releases do not take part.
   await session.run(`SELECT pg_advisory_xact_lock(${SCHEMA_LOCK})`)
   for (const migration of migrations) {
     if (migration.version <= version) continue
     const note = `INSERT INTO schema_version (version) VALUES (${migration.version})`
-    const statements = [...migration.statements(postgresDialect), note]
-    await session.run(statements.join(';\n'), MIGRATION_LIMIT_MS)
+    const all = migration.statements(postgresDialect)
+    const some = version === 0 ? all : all.filter((sql) => !LARGE_INDEX.test(sql))
+    await session.run([...some, note].join(';\n'), MIGRATION_LIMIT_MS)
   }
   const [clock] = await session.rows(NOW, [], null)
   const tx = {now: Number(clock?.['now']), dialect: postgresDialect, limits: DEFAULT_LIMITS}
@@ -118,6 +130,58 @@ async function migrate(
   }
   await session.run('COMMIT', MIGRATION_LIMIT_MS)
   return {ok: true}
+}
+
+/**
+ * Builds the indexes of large tables that are missing, or that a build that was interrupted left invalid. A
+ * crash leaves the rest to the next start. Each waits for the transactions that run, such as a backup.
+ */
+async function buildIndexes(
+  session: Session,
+  {schema, migrations = MIGRATIONS, onChange = () => {}}: SchemaRequest,
+): Promise<void> {
+  const wanted = migrations.flatMap(({statements}) =>
+    statements(postgresDialect).filter((sql) => LARGE_INDEX.test(sql)),
+  )
+  if ((await missingIndexes(session, schema, wanted)).length === 0) return
+  onChange()
+  for (;;) {
+    const [row] = await session.rows(
+      `SELECT pg_try_advisory_lock(${BUILD_LOCK})::int AS has`,
+      [],
+      null,
+    )
+    if (row?.['has'] === 1) break
+    await session.run(`SELECT pg_sleep(${TRY_AGAIN_SECONDS})`)
+  }
+  try {
+    for (const {name, sql, isInvalid} of await missingIndexes(session, schema, wanted)) {
+      if (isInvalid) await session.run(`DROP INDEX CONCURRENTLY ${name}`, MIGRATION_LIMIT_MS)
+      const statement = sql.replace('CREATE INDEX', 'CREATE INDEX CONCURRENTLY')
+      await session.run(statement, MIGRATION_LIMIT_MS)
+    }
+  } finally {
+    await session.run(`SELECT pg_advisory_unlock(${BUILD_LOCK})`)
+  }
+}
+
+async function missingIndexes(
+  session: Session,
+  schema: string,
+  wanted: readonly string[],
+): Promise<{readonly name: string; readonly sql: string; readonly isInvalid: boolean}[]> {
+  const rows = await session.rows(
+    `SELECT c.relname AS name, i.indisvalid::int AS valid FROM pg_index i
+      JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+      WHERE n.nspname = $1`,
+    [schema],
+    null,
+  )
+  const found = new Map(rows.map(({name, valid}) => [String(name), valid === 1]))
+  return wanted.flatMap((sql) => {
+    const name = LARGE_INDEX.exec(sql)![1]!
+    return found.get(name) === true ? [] : [{name, sql, isInvalid: found.has(name)}]
+  })
 }
 
 /** Checked first: PostgreSQL's error names a missing privilege, but not the statement that grants it. */

@@ -11,6 +11,7 @@ import {type EngineMethods, WRITES} from '../sql/methods.ts'
 import type {QueueName, ReaderName} from '../sql/method.ts'
 import {DEFAULT_LIMITS} from '../sql/query.ts'
 import {identity} from '../sql/cluster/settings.ts'
+import {schemaReport} from '../sql/migrations.ts'
 import {writeQueue, type WriteQueueOptions} from '../sql/write-queue.ts'
 import {writeBackupInThread} from './backup-thread.ts'
 import {type CommitParts, committer} from './commit.ts'
@@ -119,7 +120,7 @@ export async function openPostgresStore(
 
 /** Returns the problem, as a sentence without its subject, or `null`. */
 async function prepare(
-  {random}: PostgresStoreOptions,
+  options: PostgresStoreOptions,
   {schema}: Address,
   primary: Primary,
   statements: Statements,
@@ -127,8 +128,12 @@ async function prepare(
   try {
     const session = await primary.connect(LONG_WORK)
     try {
+      const {random} = options
       const fresh = {clusterId: random.id(), incarnation: random.id()}
-      const prepared = await prepareSchema(session, statements, {schema, fresh})
+      const report = schemaReport(options)
+      const request = {schema, fresh, onChange: report.began}
+      const prepared = await prepareSchema(session, statements, request)
+      if (prepared.ok) report.ended()
       return prepared.ok ? null : prepared.problem
     } finally {
       await session.close()

@@ -5,6 +5,7 @@
  * docs/reference/schema.md describes every table and column.
  */
 import type {Dialect} from './query.ts'
+import type {WriteQueueOptions} from './write-queue.ts'
 
 export interface Migration {
   readonly version: number
@@ -69,6 +70,26 @@ export const MIGRATIONS: readonly Migration[] = [
   night,
 ]
 export const SCHEMA_VERSION = MIGRATIONS.at(-1)!.version
+
+/** Reports a change of the schema of a store that has one: `began` may be called again, `ended` after it. */
+export function schemaReport({clock, events}: WriteQueueOptions): {
+  readonly began: () => void
+  readonly ended: () => void
+} {
+  let beganAt: number | null = null
+  return {
+    began: () => {
+      if (beganAt !== null) return
+      beganAt = clock.monotonicMs()
+      events?.emit('schema_change_began', {schema: SCHEMA_VERSION})
+    },
+    ended: () => {
+      if (beganAt === null) return
+      const durationMs = Math.round(clock.monotonicMs() - beganAt)
+      events?.emit('schema_changed', {schema: SCHEMA_VERSION, duration_ms: durationMs})
+    },
+  }
+}
 
 /** Releases a server may be behind the schema: the next migration only adds, later ones may remove. */
 const RELEASES_BEHIND_MAX = 1

@@ -37,6 +37,8 @@ export interface SchemaRequest {
   readonly mark?: StoreMark
   /** Migrations of another release, for tests. */
   readonly migrations?: readonly Migration[]
+  /** Called before the schema of a store that has one is changed. */
+  readonly onChange?: () => void
 }
 
 export interface EngineInfo {
@@ -62,6 +64,8 @@ export function prepareSchema(
   const place = placeOf(connection)
   const problem = foreign(connection, migrations) ?? (request.check ? damage(connection) : null)
   if (problem !== null) return {ok: false, problem}
+  const version = versionOf(connection)
+  if (version > 0 && version < migrations.at(-1)!.version) request.onChange?.()
   for (const migration of migrations) {
     if (migration.version <= versionOf(connection)) continue
     atomically(connection, () => {

@@ -11,6 +11,7 @@ import {URGENT_QUEUES} from '../sql/method.ts'
 import {type EngineMethods, WRITES} from '../sql/methods.ts'
 import {DEFAULT_LIMITS, type StoreLimits} from '../sql/query.ts'
 import {identity, type Identity} from '../sql/cluster/settings.ts'
+import {schemaReport} from '../sql/migrations.ts'
 import {writeQueue, type WriteQueueOptions} from '../sql/write-queue.ts'
 import {writeBackup} from './backup.ts'
 import {Connection} from './connection.ts'
@@ -75,7 +76,10 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Open
     const nothingMore = `Nothing more is written to ${file}`
     options.onDamage?.(`${cause}. ${nothingMore}, and this process ends. ${damageAdvice(dataDir)}.`)
   })
-  const {thread, result} = await WriterThread.open({file, schema, limits, check}, guard)
+  const report = schemaReport(options)
+  const data = {file, schema, limits, check} as const
+  const {thread, result} = await WriterThread.open(data, guard, report.began)
+  if (result.ok) report.ended()
   if (!result.ok) {
     const problem = `The store in ${dataDir} ${result.problem}.`
     if (result.isDamaged === true) lock.markDamaged(result.problem)

@@ -27,7 +27,7 @@ import {
 
 export interface WriterData {
   readonly file: string
-  readonly schema: Omit<SchemaRequest, 'mark'>
+  readonly schema: Omit<SchemaRequest, 'mark' | 'onChange'>
   readonly limits: StoreLimits
   /**
    * Check of the whole file before it is opened for writing; `complete` also checks indexes, and is slower.
@@ -38,6 +38,8 @@ export interface WriterData {
 /** `null`: close the store and end the thread. */
 export type ToWriter = readonly WriteRequest[] | null
 export type FromWriter =
+  /** The schema is being changed. */
+  | {readonly kind: 'changing'}
   | {readonly kind: 'opened'; readonly result: SchemaResult}
   /** Answers to one batch, by `encodeAnswers`. */
   | {readonly kind: 'answers'; readonly answers: string}
@@ -67,7 +69,11 @@ function open(): {connection: Connection; result: SchemaResult} | {result: Schem
     const refused = checkFile()
     if (refused !== null) return {result: refused}
     const connection = new Connection(file, {readOnly: false})
-    const result = prepareSchema(connection, {...schema, mark})
+    const result = prepareSchema(connection, {
+      ...schema,
+      mark,
+      onChange: () => send({kind: 'changing'}),
+    })
     if (result.ok) return {connection, result}
     connection.close()
     return {result}
@@ -78,8 +84,8 @@ function open(): {connection: Connection; result: SchemaResult} | {result: Schem
   }
 }
 
-const opened = open()
 const send = (message: FromWriter) => port.postMessage(message)
+const opened = open()
 send({kind: 'opened', result: opened.result})
 if ('connection' in opened) {
   const {connection} = opened

@@ -48,15 +48,20 @@ export class WriterThread {
     })
   }
 
-  /** Starts the thread, which opens, checks and migrates the store. */
+  /**
+   * Starts the thread, which opens, checks and migrates the store. `onChange` is called before the schema is
+   * changed.
+   */
   static async open(
     data: WriterData,
     guard: DamageGuard,
+    onChange: () => void,
   ): Promise<{readonly thread: WriterThread; readonly result: SchemaResult}> {
     const worker = new Worker(ENTRY, {workerData: data})
     const opened = new Promise<SchemaResult>((resolve) => {
       const refuse = (why: string) => resolve({ok: false, problem: `cannot be opened: ${why}`})
-      worker.once('message', (message: FromWriter) => {
+      worker.on('message', (message: FromWriter) => {
+        if (message.kind === 'changing') onChange()
         if (message.kind === 'opened') resolve(message.result)
       })
       worker.once('error', (error) => refuse(String(error)))

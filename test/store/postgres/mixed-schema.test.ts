@@ -9,6 +9,7 @@ import {join} from 'node:path'
 import {after, before, describe, it, type TestContext} from 'node:test'
 import {SCHEMA_VERSION} from '../../../src/store/sql/migrations.ts'
 import {restoreStore} from '../../../src/store/sqlite/backup.ts'
+import {openPostgresStore} from '../../../src/store/postgres/store.ts'
 import {openSqliteStore} from '../../../src/store/sqlite/store.ts'
 import {systemClock} from '../../../src/platform/clock.ts'
 import {systemRandom} from '../../../src/platform/random.ts'
@@ -101,6 +102,37 @@ describe('while the next release migrates', () => {
     assert.deepEqual([await versionOf(url), await hasNextColumns(url)], [SCHEMA_VERSION + 1, true])
     await store.probe()
     await store.close()
+  })
+})
+
+describe('indexes of large tables', () => {
+  it('that a killed server did not finish are built at the next start, beside writes', async () => {
+    await withCluster(postgres, async ({scene, url, hold, waiting, rows}) => {
+      await scene.submit('a')
+      await rows('DROP INDEX launches_root')
+      await rows(
+        `UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'launches_pool'::regclass`,
+      )
+      const writer = await hold('LOCK TABLE launches IN ROW EXCLUSIVE MODE')
+      const emitted: string[] = []
+      const opening = openPostgresStore({
+        url,
+        clock: systemClock(),
+        random: systemRandom(),
+        events: {emit: (name) => void emitted.push(name)},
+      })
+      await waiting(1)
+      await scene.complete('a', 'succeeded')
+      assert.deepEqual(emitted, ['schema_change_began'])
+      await writer.release()
+      const opened = await opening
+      assert(opened.ok)
+      await opened.store.close()
+      assert.deepEqual(emitted.slice(0, 2), ['schema_change_began', 'schema_changed'])
+      const names = `'launches_root'::regclass, 'launches_pool'::regclass`
+      const found = await rows(`SELECT indisvalid FROM pg_index WHERE indexrelid IN (${names})`)
+      assert.deepEqual(found, [{indisvalid: true}, {indisvalid: true}])
+    })
   })
 })
 
