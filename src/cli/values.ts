@@ -89,13 +89,17 @@ export function plannedBound(
 
 const DAYS_AWAY: Readonly<Record<string, number>> = {yesterday: -1, today: 0, tomorrow: 1}
 
+const MINUTE_MS = 60_000
+
 /**
- * A moment of a job, as the API takes it: `yesterday 02:30`, a duration ago, or a bound of planned times. The
- * day of a word is that of the terminal's zone; the time of day is in the zone of the job.
+ * A moment of a job, as the API takes it: `now` (this minute), `yesterday 02:30`, a duration ago, or a bound
+ * of planned times. The day of a word is that of the terminal's zone; the time of day is in the zone of the
+ * job.
  */
 export function momentOf(flag: string, text: string, now: number, zone: string): string {
   const lengthMs = parseLength(text)
   if (lengthMs !== null) return formatTime(now - lengthMs)
+  if (text.trim() === 'now') return formatTime(now - (now % MINUTE_MS))
   const [word = '', ...time] = text.trim().split(/\s+/)
   const days = DAYS_AWAY[word]
   if (days === undefined) return plannedBound(flag, text, now)!

@@ -41,7 +41,19 @@ test('prints the sentences, the state now, the next times and the command to try
       'Correct the tag.\n' +
       '  belfry jobs edit report\n',
   )
-  assert.deepEqual([err, code], ['Times in sentences are in Europe/Berlin.\n', 0])
+  assert.deepEqual([err, code], ['', 0])
+})
+
+test('a terminal says the zone of the sentences if the title is in another one', async (t) => {
+  const server = await cannedServer((_asked, response) => json(response, 200, REPLY))
+  t.after(() => server.close())
+  const noteOf = async (options: readonly string[], progress: boolean) => {
+    const argv = ['--server', server.url, ...options, 'explain', 'report']
+    return (await runHere(argv, {terminal: {progress}})).err
+  }
+  const note = 'Times in sentences are in Europe/Berlin.\n'
+  assert.equal(await noteOf(['--utc'], true), note)
+  assert.deepEqual([await noteOf(['--utc'], false), await noteOf([], true)], ['', ''])
 })
 
 const SUBJECTS: readonly (readonly [option: readonly string[], query: string])[] = [
@@ -49,6 +61,7 @@ const SUBJECTS: readonly (readonly [option: readonly string[], query: string])[]
   [['--at', 'yesterday 02:30'], '?at=2026-02-28T02%3A30'],
   [['--at', 'today'], '?at=2026-03-01'],
   [['--at', '2026-02-11 04:00'], '?at=2026-02-11T04%3A00'],
+  [['--at', 'now'], '?at=2026-03-01T12%3A00%3A00.000Z'],
   [['--at', '2h'], '?at=2026-03-01T10%3A00%3A00.000Z'],
   [['--launch', '12'], '?launch=12'],
 ]
@@ -61,6 +74,7 @@ test('the time is given as a word, a date, a time or a duration ago, or by a lau
   }
   for (const option of [
     ['--at', 'soon'],
+    ['--at', 'now 02:30'],
     ['--launch', 'x'],
     ['--at', '2h', '--launch', '1'],
   ])

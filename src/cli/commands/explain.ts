@@ -15,8 +15,8 @@ export function addExplainCommand(program: Command, use: WithSession): void {
     .description('Explain why a job ran, did not run, or waits, and what it does next')
     .option(
       '--at <when>',
-      'Then: a time or a date in the time zone of the job, such as "yesterday 02:30", or a duration ago, ' +
-        'such as 2h (default: the newest launch)',
+      'Then: a time or a date in the time zone of the job, such as "yesterday 02:30", a duration ago, such ' +
+        'as 2h, or now (default: the newest launch)',
     )
     .option('--launch <n>', 'This launch', whole('--launch'))
     .action(use(explain))
@@ -59,5 +59,7 @@ async function explain(
   if (value.advice !== '' || value.commands.length > 0) line('')
   if (value.advice !== '') line(value.advice)
   for (const command of value.commands) terminal.out(`  ${oneLine(command)}\n`)
-  terminal.err(`Times in sentences are in ${value.timezone}.\n`)
+  // The title has the offset of all times, unless it is in another zone.
+  if (zone !== value.timezone && terminal.progress)
+    terminal.err(`Times in sentences are in ${value.timezone}.\n`)
 }
