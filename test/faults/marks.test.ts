@@ -1,6 +1,8 @@
-/** The launch audit itself: it reports each kind of violation, and nothing else. */
+/** The audit itself: it reports each kind of violation, and nothing else. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
+import {explains} from '../../tools/faults/audit.ts'
+import type {Fault} from '../../tools/faults/faults.ts'
 import {auditLaunches, type Mark, type LaunchAudit} from '../../tools/faults/marks.ts'
 
 const FROM = Date.UTC(2026, 0, 1)
@@ -65,4 +67,27 @@ for (const [what, launches, ran, expected] of cases)
     )
     assert.deepEqual(found, expected)
     assert.equal(audit.planned, 1)
+  })
+
+/** Seconds from the start of the fault. */
+const LOST_CASES: readonly (readonly [
+  what: string,
+  fault: readonly [kind: Fault['kind'], lasts: number],
+  execution: readonly [reason: string, claimed: number, ended: number],
+  isExplained: boolean,
+])[] = [
+  ['a claim before a long freeze', ['freeze', 11], ['cut_off', -1, 11], true],
+  ['a claim at the end of a long freeze', ['freeze', 11], ['cut_off', 11.2, 12], true],
+  ['a claim at the end of a short freeze', ['freeze', 5], ['cut_off', 5.2, 6], false],
+  ['a claim long after a freeze', ['freeze', 11], ['cut_off', 20, 21], false],
+  ['a claim at the end, cut off long after', ['freeze', 11], ['cut_off', 11.2, 40], false],
+  ['a claim at the end, of a node that failed', ['freeze', 11], ['node_failed', 11.2, 12], false],
+  ['a claim after a cut', ['cut from the servers', 11], ['cut_off', 11.2, 12], false],
+]
+for (const [what, [kind, lasts], [reason, claimed, ended], isExplained] of LOST_CASES)
+  test(`${what}, ended as ${reason}, is ${isExplained ? '' : 'un'}explained`, () => {
+    const at = (seconds: number) => new Date(FROM + seconds * 1_000).toISOString()
+    const fault = {kind, node: 'north', from: FROM, to: FROM + lasts * 1_000}
+    const execution = {node_name: 'north', reason, started_at: at(claimed), finished_at: at(ended)}
+    assert.equal(explains(fault, {forbids: true}, execution), isExplained)
   })

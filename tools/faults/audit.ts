@@ -17,6 +17,11 @@ type Json = Answer['json']
 const FAILED_AFTER_MS = 20_000
 /** A disconnected node ends executions that must not overlap sooner. */
 const DISCONNECTED_AFTER_MS = 10_000
+/**
+ * A node that thaws may claim before it notices its pause. The check that follows ends such an execution if
+ * the node has no heartbeat acknowledged by then.
+ */
+const THAW_MS = 3_000
 /** A decision within this time is never `missed`. */
 const LATE_AFTER_MS = 30_000
 const MISSED_REASONS = new Set(['catch_up_latest', 'catch_up_skip', 'catch_up_cap'])
@@ -216,11 +221,17 @@ function isLastSpan(job: LoadJob, {reason}: Json): boolean {
 }
 
 /** True if the fault explains why the execution is `lost`. */
-function explains(fault: Fault, job: LoadJob, execution: Json): boolean {
+export function explains(
+  fault: Pick<Fault, 'kind' | 'node' | 'from' | 'to'>,
+  job: Pick<LoadJob, 'forbids'>,
+  execution: Json,
+): boolean {
   if (fault.node !== execution.node_name) return false
   const claimedAt = Date.parse(execution.started_at)
   const lostAt = Date.parse(execution.finished_at)
-  if (claimedAt > fault.to || lostAt < fault.from) return false
+  const endedByItself = execution.reason === 'cut_off' && lostAt <= fault.to + THAW_MS
+  const thawMs = fault.kind === 'freeze' && endedByItself ? THAW_MS : 0
+  if (claimedAt > fault.to + thawMs || lostAt < fault.from) return false
   if (fault.kind === 'kill') return true
   const silentMs = fault.to - fault.from
   return (
