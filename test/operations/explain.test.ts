@@ -386,6 +386,10 @@ describe('a child', () => {
     const mail = await explained(world, 'mail')
     assert.equal(mail.code, 'parent_skipped')
     assert.match(mail.sentences.join(' '), /mart did not run \(launch 2\)\./)
+    // The span of a disabled parent leaves no row: the explanation says so.
+    await world.store.toggle('load')
+    const {now} = await explained(world, 'mart')
+    assert.equal(now.sentences.at(-1), 'It runs after load succeeds, and load is disabled.')
   })
 
   it('names nothing of a parent and of nodes that the caller may not see', async () => {

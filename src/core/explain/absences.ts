@@ -4,6 +4,7 @@ import {nextPlanned, scheduleOf, undecidedTimes} from '../next-time.ts'
 import type {Schedule} from '../schedule/parse.ts'
 import type {ChangeFacts, ExplainFacts, Told} from './facts.ts'
 import type {Span} from './subject.ts'
+import {runsAfter} from './outlook.ts'
 import {disabledTold} from './reasons.ts'
 import {undecidedTold} from './undecided.ts'
 import type {Words} from './words.ts'
@@ -96,7 +97,7 @@ function neverPlanned({facts, schedule}: Planned): AbsenceTold | null {
   if (parentJob !== '')
     return {
       code: 'follows_parent',
-      sentences: [`The job has no planned times: it runs after ${parentJob} succeeds.`],
+      sentences: [`The job has no planned times: it ${runsAfter(facts)}.`],
       commands: [`belfry explain ${parentJob}`],
       facts: {parent: parentJob},
     }

@@ -60,12 +60,14 @@ export interface ExplainContext {
 }
 
 export function explain(
-  facts: ExplainFacts,
+  stored: ExplainFacts,
   subject: ExplainSubject,
   context: ExplainContext,
 ): Explanation {
-  const {job, now, settings, chosen} = facts
+  const {job, now, settings, chosen} = stored
   const {spec} = job
+  const isParentDisabled = stored.isParentDisabled && context.mayRead(spec.parentJob)
+  const facts = {...stored, isParentDisabled}
   const zone = spec.timezone === '' ? settings.defaultZone : spec.timezone
   const timezone = shownZone(zoneOf(spec.schedule, zone))
   const words = wordsIn(timezone, now)

@@ -147,6 +147,8 @@ export interface ExplainFacts {
   readonly now: number
   readonly job: JobRecord
   readonly typicalMs: number | null
+  /** The parent is disabled: it has no launches for this job to follow, and its times leave no rows here. */
+  readonly isParentDisabled: boolean
   readonly settings: LaunchSettings
   /** The store was put back from a backup, and firing is not resumed. */
   readonly isPutBack: boolean

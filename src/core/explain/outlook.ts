@@ -49,10 +49,15 @@ export function nowTold(
     sentences.push(`${told.length - OPEN_SHOWN} more launches are open.`)
   if (job.spec.disabled) sentences.push(...disabledTold(job.spec.name, change, words).sentences)
   if (sentences.length === 0) sentences.push('Nothing runs or waits.')
-  const {parentJob} = job.spec
-  if (parentJob !== '') sentences.push(`It runs after ${parentJob} succeeds.`)
+  if (job.spec.parentJob !== '') sentences.push(`It ${runsAfter(facts)}.`)
   const idle = job.spec.disabled ? 'disabled' : 'idle'
   return {state: JOB_STATES.find((state) => states.has(state)) ?? idle, sentences}
+}
+
+/** `runs after extract succeeds`, for a job with a parent. */
+export function runsAfter({job, isParentDisabled}: ExplainFacts): string {
+  const {parentJob} = job.spec
+  return `runs after ${parentJob} succeeds${isParentDisabled ? `, and ${parentJob} is disabled` : ''}`
 }
 
 function openTold(

@@ -23,6 +23,7 @@ const FACTS: ExplainFacts = {
     .due(NOON - 10 * MINUTE)
     .stored({createdAt: NOON - 60 * MINUTE, decidedUntil: NOON - 20 * MINUTE}).record,
   typicalMs: null,
+  isParentDisabled: false,
   settings: {revision: 1, defaultZone: 'UTC', isPlanned: true, pauses: []},
   isPutBack: false,
   leaseUntil: NOON + 6_000,
@@ -126,4 +127,20 @@ test('the command that explains the parent is shown to tokens that may read it',
     explain({...FACTS, job}, AT, {...CONTEXT, mayRead: () => may}),
   )
   assert.deepEqual([all!.commands, own!.commands], [['belfry explain load'], []])
+})
+
+test('a parent that is disabled is named, unless the caller may not read it', () => {
+  const job = aJob('load')
+    .childOf('extract')
+    .stored({createdAt: NOON - 60 * MINUTE}).record
+  const facts = {...FACTS, job, isParentDisabled: true}
+  const after = 'runs after extract succeeds, and extract is disabled.'
+  const known = explain(facts, AT, CONTEXT)
+  assert.deepEqual(known.sentences, [`The job has no planned times: it ${after}`])
+  assert.deepEqual(known.now.sentences, ['Nothing runs or waits.', `It ${after}`])
+  const hidden = explain(facts, AT, {...CONTEXT, mayRead: (name) => name !== 'extract'})
+  assert.deepEqual(hidden.now.sentences, [
+    'Nothing runs or waits.',
+    'It runs after extract succeeds.',
+  ])
 })

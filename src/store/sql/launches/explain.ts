@@ -51,6 +51,7 @@ const REPLACED_LENGTH_MAX = 16 * 1024
 
 interface SubjectRow extends JobRow {
   readonly typical_ms: number | null
+  readonly parent_disabled: number | null
   /** `null` = no server leads. */
   readonly lease_until: number | null
   readonly put_back: number
@@ -58,7 +59,14 @@ interface SubjectRow extends JobRow {
 
 type Surroundings = Pick<
   ExplainFacts,
-  'now' | 'job' | 'typicalMs' | 'settings' | 'isPutBack' | 'leaseUntil' | 'members'
+  | 'now'
+  | 'job'
+  | 'typicalMs'
+  | 'isParentDisabled'
+  | 'settings'
+  | 'isPutBack'
+  | 'leaseUntil'
+  | 'members'
 >
 
 /** The job and the cluster as they are. `null` = no such job. */
@@ -66,6 +74,8 @@ function* surroundingsOf(tx: Transaction, name: string): Query<Surroundings | nu
   const [row, settings, members] = yield* together(
     one<SubjectRow>(
       `SELECT ${JOB_COLUMNS}, j.typical_ms,
+        (SELECT p.disabled FROM jobs p
+          WHERE p.name = j.parent AND p.deleted_at IS NULL) AS parent_disabled,
         (SELECT expires_at FROM leader WHERE holder <> '') AS lease_until,
         (SELECT count(*) FROM meta WHERE key = '${FIRING_PAUSED}') AS put_back
         ${FROM_JOBS} WHERE j.name = ? AND j.deleted_at IS NULL`,
@@ -82,6 +92,7 @@ function* surroundingsOf(tx: Transaction, name: string): Query<Surroundings | nu
     now: tx.now,
     job: jobOf(row),
     typicalMs: row.typical_ms,
+    isParentDisabled: row.parent_disabled === 1,
     settings,
     isPutBack: row.put_back > 0,
     leaseUntil: row.lease_until,
