@@ -35,7 +35,7 @@ async function rewrite(writer: number): Promise<never> {
   }
 }
 
-/** Creates, runs and deletes one job repeatedly. */
+/** Runs one job repeatedly. Every second launch fails; two jobs depend on it, and one on the first of these. */
 async function run(writer: number): Promise<never> {
   const name = `job-${writer}`
   const node = `n-${writer}`
@@ -54,6 +54,14 @@ async function run(writer: number): Promise<never> {
   })
   const request = {ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
   await store.submit({spec: aSpec(name, {schedule: '@manually'}), ...request})
+  const dependents = [
+    [`first-${writer}`, name],
+    [`second-${writer}`, name],
+    [`third-${writer}`, `first-${writer}`],
+  ] as const
+  for (const [child, parentJob] of dependents)
+    if ((await store.job(child)) === null)
+      await store.submit({spec: aSpec(child, {schedule: '', parentJob}), ...request})
   for (;;) {
     const accepted = await store.requestRun({name, forced: true, idempotency: null})
     if (accepted.kind !== 'accepted') throw new Error(accepted.kind)
@@ -64,7 +72,8 @@ async function run(writer: number): Promise<never> {
     await store.applyLaunches({term, dues: [], requests: [launch]})
     const token = `${process.pid}-${(tokens += 1)}`
     const {claimed} = await claimAs(store, {nodeId: node, incarnation, token, room: 9})
-    await store.finish(claimed.map((each) => anEnd(each, 'succeeded', {output: 'x'.repeat(3_000)})))
+    const status = group % 2 === 0 ? 'succeeded' : 'failed'
+    await store.finish(claimed.map((each) => anEnd(each, status, {output: 'x'.repeat(3_000)})))
     for (const {execution} of claimed) tell(`ended ${name} ${execution.group}`)
   }
 }

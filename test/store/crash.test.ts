@@ -118,11 +118,12 @@ function verify(dataDir: string, known: Acknowledged, when: string): void {
       )
     const launches = numbers('SELECT group_id FROM launches')
     assert.deepEqual([...known.asked.difference(launches)], [], `requests, ${when}`)
-    const ended = numbers(`SELECT group_id FROM executions WHERE status = 'succeeded'`)
+    const ended = numbers(`SELECT group_id FROM executions WHERE status IN ('succeeded', 'failed')`)
     assert.deepEqual([...known.ended.difference(ended)], [], `ends, ${when}`)
     const books = database.prepare(BOOKS).all() as unknown as Books[]
     for (const {name, success_count: won, succeeded, error_count: lost, failed} of books)
       assert.deepEqual([won, lost], [succeeded, failed], `the books of ${name}, ${when}`)
+    assert.deepEqual(database.prepare(UNTOLD).all(), [], `rows of dependents, ${when}`)
   } finally {
     database.close()
   }
@@ -130,5 +131,9 @@ function verify(dataDir: string, known: Acknowledged, when: string): void {
 
 const BOOKS = `SELECT name, success_count, error_count,
   (SELECT count(*) FROM executions e WHERE e.job_id = j.id AND e.status = 'succeeded') AS succeeded,
-  (SELECT count(*) FROM executions e WHERE e.job_id = j.id AND e.status = 'lost') AS failed
+  (SELECT count(*) FROM executions e WHERE e.job_id = j.id AND e.status IN ('lost', 'failed')) AS failed
   FROM jobs j`
+/** Launches that ended, or did not run, without exactly one row for each dependent. */
+const UNTOLD = `SELECT group_id, job_name FROM launches p WHERE open = 0 AND
+  (SELECT count(*) FROM launches c WHERE c.parent_group = p.group_id) <>
+  (SELECT count(*) FROM jobs d WHERE d.parent = p.job_name)`
