@@ -231,7 +231,7 @@ export const OPTIONS = [
     'keep-launches',
     'count',
     'Number of launches kept for each job; the newest are. `keep-executions` is about what they ran.',
-    'Weeks of a job that runs every hour; the rows of a thousand jobs take about 150 MB.',
+    'Weeks of an hourly job; the rows of a thousand jobs take about 170 MB, on PostgreSQL 340 MB.',
     {placeholder: 'n', fallback: '1000'},
   ),
   option(

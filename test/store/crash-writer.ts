@@ -35,7 +35,7 @@ async function rewrite(writer: number): Promise<never> {
   }
 }
 
-/** Runs one job repeatedly. Every second launch fails; two jobs depend on it, and one on the first of these. */
+/** Runs one job repeatedly; every second launch fails. Two generations of jobs depend on it. */
 async function run(writer: number): Promise<never> {
   const name = `job-${writer}`
   const node = `n-${writer}`
