@@ -71,6 +71,10 @@ test('alert rules ask for metrics that exist', () => {
       .matchAll(/\$labels\.(\w+)/g))
       assert.ok(kept.includes(label!), `${alert}: its series have no ${label!}`)
   }
+  const names = rules.map(({alert}) => alert)
+  // What fails silently otherwise.
+  for (const name of ['BelfryJobFailed', 'BelfryJobNeverSucceeded', 'BelfryNoticesNotDelivered'])
+    assert.ok(names.includes(name), name)
   const listed = readFileSync(join(ROOT, 'docs', 'how-to', 'monitor.md'), 'utf8')
     .matchAll(/^\| `(Belfry\w+)` \|/gm)
     .map(([, name]) => name!)

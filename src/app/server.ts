@@ -20,6 +20,7 @@ import {PER_INCIDENT_KINDS} from '../notices/channels/kinds.ts'
 import {openChannels} from '../notices/channels/open-channels.ts'
 import {Leadership} from '../scheduler/leadership.ts'
 import {Notices} from '../scheduler/notices.ts'
+import {StoreWatch} from '../scheduler/store-watch.ts'
 import {listen, type Listener} from './http.ts'
 import {Lifecycle, type RunningNode, settleBoth} from './lifecycle.ts'
 import {
@@ -290,8 +291,11 @@ class Server implements RunningServer {
     const {store, vault} = this.#opened
     const addresses = new NetworkGuard(netAllow, netDeny)
     const queuedMax = limits.queuedPerJobMax
+    const channels = openChannels({...parts, store, vault, addresses})
+    const watch = new StoreWatch({...parts, limits, channels})
     const notices = new Notices({
       ...parts,
+      limits,
       report: {
         publicUrl,
         defaultTarget,
@@ -299,12 +303,15 @@ class Server implements RunningServer {
         queuedMax,
         perIncidentKinds: PER_INCIDENT_KINDS,
       },
-      channels: openChannels({...parts, store, vault, addresses}),
+      channels,
+      clockGuard: this.#clockGuard,
+      onWatch: (watchesStore) => watch.watch(watchesStore),
       sender: this.#identity.incarnation,
       isLeader: () => this.#leadership?.term != null,
     })
-    this.life.onClose(() => notices.stop())
+    this.life.onClose(() => Promise.all([notices.stop(), watch.stop()]))
     notices.start()
+    watch.start()
   }
 
   get #parts(): ServerParts {

@@ -277,6 +277,36 @@ export const LIMITS = {
     value: 2_000,
     reason: 'limits the wait for output of an ended command that a grandchild holds open',
   },
+  noticeIdleMs: {
+    value: 60_000,
+    reason: 'without rules of notices a server looks once a minute; a new rule wakes it',
+  },
+  noticeFollowerMs: {
+    value: 15_000,
+    reason: 'a leader evaluates within a second; another server does what waits this long',
+  },
+  noticeClusterSweepMs: {
+    value: 10_000,
+    reason: 'no leader, or a failed node, is noticed soon; some rows by any server',
+  },
+  noticeExecutionSweepMs: {
+    value: 15_000,
+    reason: 'the shortest delay that a rule may have is twice as long',
+  },
+  noticeJobSweepMs: {
+    value: 60_000,
+    reason: 'reads a narrow row of every job: some hundred milliseconds at 100,000 jobs',
+  },
+  noticeSweepRowsMax: {
+    value: 10_000,
+    reason: 'what waits and runs, the oldest first; a read of some ten milliseconds',
+  },
+  noticeSweepPage: {value: 1_000, reason: 'jobs of one read and of one transaction'},
+  noticeProbeMs: {
+    value: 10_000,
+    reason: 'a store that cannot be written is noticed within a minute and a half; a small write',
+  },
+  noticeProbeWaitMs: {value: 5_000, reason: 'a store that works answers within some milliseconds'},
 } as const satisfies Readonly<Record<string, Limit>>
 
 export type LimitName = keyof typeof LIMITS

@@ -98,6 +98,14 @@ export const ERROR_CODES = {
       'exist. The detail repeats no value.',
     fix: 'The detail names the fields; [channels](notice-channels.md) have the rules.',
   },
+  feature_not_ready: {
+    status: 409,
+    title: 'A server of the previous release does not know this yet',
+    when:
+      'A [rule of notices](notice-rules.md) is stored while a server of an earlier release is a member. ' +
+      'The detail names the server.',
+    fix: 'Upgrade the server, or stop it, and repeat the request.',
+  },
   rule_invalid: {
     status: 400,
     title: 'The rule of notices is invalid',

@@ -24,8 +24,17 @@ export interface HealthFacts {
   readonly waitingMs: number
   /** Why a person should look at the scheduled backups; `null` = nothing is wrong. */
   readonly backupProblem: string | null
+  readonly notices: NoticesState
   /** Time that the store took to answer. */
   readonly storeMs: number
+}
+
+/** Deliveries of notices. */
+export interface NoticesState {
+  /** Names of channels whose last attempt failed. */
+  readonly failing: readonly string[]
+  /** Messages of the last day that no receiver took. */
+  readonly dead: number
 }
 
 export interface Health {
@@ -73,6 +82,10 @@ function problems(facts: HealthFacts): string[] {
   if (areSubmissionsPaused) found.push('submissions are paused')
   if (undecided > UNDECIDED_MAX) found.push(`${undecided} launches wait for a decision`)
   if (facts.backupProblem !== null) found.push(facts.backupProblem)
+  const {failing, dead} = facts.notices
+  if (failing.length > 0)
+    found.push(`notices are not delivered over ${named(failing.map((name) => ({name})))}`)
+  if (dead > 0) found.push(`${count(dead, 'notice')} of the last day could not be delivered`)
   if (storeMs > STORE_SLOW_MS) found.push(`the store took ${roughly(storeMs)} to answer`)
   return found
 }

@@ -18,6 +18,7 @@ import {
 } from './notice-incidents.ts'
 import type {MessageKind} from './notice-message.ts'
 import {type CompiledRule, type Condition, quietUntil} from './notice-rule.ts'
+import type {Found} from './notice-sweeps.ts'
 
 /** Openings of a rule after a message wait this long; so do recoveries. */
 const SPACING_MS = 60_000
@@ -32,12 +33,15 @@ export interface NoticeMute {
   readonly until: number
 }
 
-/** Subjects that a condition finds at an instant: all of them, so that incidents of the others are over. */
+/** Subjects of a condition at an instant, compared with its open incidents. */
 export interface Sweep {
   readonly at: number
   readonly rule: string
   readonly condition: Condition
-  readonly found: readonly {readonly subject: string; readonly evidence: Evidence}[]
+  /** Subjects that it holds for. An open incident of them stays as it is. */
+  readonly found: readonly Found[]
+  /** Subjects that it no longer holds for: their incidents are over. */
+  readonly over: readonly string[]
 }
 
 /** When the newest message of each kind was made, by rule. */
@@ -209,24 +213,19 @@ class Evaluating {
     }
   }
 
-  #applySweep({at, rule: name, condition, found}: Sweep): void {
+  #applySweep({at, rule: name, condition, found, over}: Sweep): void {
     const rule = this.#rules.get(name)
     if (rule === undefined) return
-    const present = new Set<string>()
+    const known = (subject: string) =>
+      this.#incidents.get(name)?.get(incidentKey(name, subject, condition))
     for (const {subject, evidence} of found) {
-      const known = this.#incidents.get(name)?.get(incidentKey(name, subject, condition))
-      present.add(incidentKey(name, subject, condition))
-      if (known?.state === 'open') continue
-      const incident = known ?? newIncident(name, condition, {subject, at})
-      this.#set(opened(incident, evidence, rule.groupWaitMs))
+      const incident = known(subject) ?? newIncident(name, condition, {subject, at})
+      if (incident.state !== 'open') this.#set(opened(incident, evidence, rule.groupWaitMs))
     }
-    for (const incident of this.#of(rule))
-      if (
-        incident.condition === condition &&
-        incident.state === 'open' &&
-        !present.has(incident.key)
-      )
-        this.#set(closed(incident, at, rule.groupWaitMs, false))
+    for (const subject of over) {
+      const incident = known(subject)
+      if (incident !== undefined) this.#set(closed(incident, at, rule.groupWaitMs, false))
+    }
   }
 
   /** Fires all timers before `end`, in the order of their times. */

@@ -106,21 +106,23 @@ export const CONDITIONS = {
     ...SWEEP,
     parameters: {by: length(30 * SECOND_MS, 30 * DAY_MS)},
     needs: [['by']],
-    means: 'A planned time is undecided, or its first attempt not started, `by` longer than this',
+    means:
+      'A planned time is undecided, or its first attempt not started, `by` longer than this, until it is',
   },
   running: {
     ...SWEEP,
     parameters: {for: length(30 * SECOND_MS, 365 * DAY_MS), times: count(2, 1_000)},
     needs: [['for', 'times']],
     means:
-      'An execution runs `for` longer than this, or `times` its typical duration, until it ends',
+      'An execution runs `for` longer than this, or `times` its typical duration and a minute, until it ends',
   },
   no_success_for: {
     ...SWEEP,
     parameters: {for: length(MINUTE_MS, 5 * 365 * DAY_MS)},
     needs: [['for']],
     means:
-      'The last success is older than this, also of disabled and paused jobs, until one succeeds',
+      'The last success is older than this, also of disabled and paused jobs, and of a name without a job; ' +
+      'until one succeeds',
   },
   expected_by: {
     ...SWEEP,
@@ -131,7 +133,7 @@ export const CONDITIONS = {
     },
     needs: [['schedule'], ['since']],
     means:
-      'At a time of `schedule` no success within `since`, until a success or the next such time',
+      'At a time of `schedule` in `timezone` there was no success within `since`, until one succeeds',
   },
   output: {...FACT, hasState: false, means: 'A launch wrote output'},
   succeeded: {...FACT, hasState: false, means: 'A launch succeeded'},
@@ -139,7 +141,7 @@ export const CONDITIONS = {
   no_leader: {
     ...CLUSTER,
     parameters: {for: length(10 * SECOND_MS, DAY_MS)},
-    means: 'No server leads `for` longer than this (30s)',
+    means: 'No server leads `for` longer than this (30s), until one does',
   },
   node_failed: {...CLUSTER, means: 'A node sends no heartbeats, until it does or is removed'},
   firing_paused: {
@@ -150,19 +152,21 @@ export const CONDITIONS = {
   undecided: {
     ...CLUSTER,
     parameters: {for: length(30 * SECOND_MS, DAY_MS)},
-    means: 'Planned times are due and undecided `for` longer than this (60s)',
+    means:
+      'Planned times are due and undecided `for` longer than this (60s), until they are decided',
   },
   store: {
     ...CLUSTER,
     foundBy: 'server',
     parameters: {for: length(10 * SECOND_MS, DAY_MS)},
     means:
-      'The store cannot be written `for` longer than this (60s), also because its disk is full',
+      'The store cannot be written `for` longer than this (60s), also because its disk is full, until it ' +
+      'can; each server tells it from its memory, in messages with the same id',
   },
   notices_failing: {
     ...CLUSTER,
     parameters: {for: length(MINUTE_MS, 30 * DAY_MS)},
-    means: 'A channel has delivered nothing `for` this time (1h) although it should',
+    means: 'A channel has delivered nothing `for` this time (1h) although it should, until it does',
   },
 } as const satisfies Record<string, ConditionRow>
 
@@ -176,11 +180,12 @@ export const CONDITION_ROWS = Object.entries(ROWS) as readonly (readonly [
   ConditionRow,
 ])[]
 
-/**
- * Conditions that the engine evaluates: no sweep finds anything yet. A rule with another one is refused, so
- * that no one waits for a notice that is never sent.
- */
-export const EVALUATED_CONDITIONS = CONDITION_ROWS.filter(([, {foundBy}]) => foundBy === 'fact')
+/** True if a condition of the rule is about the cluster or its nodes. */
+export function isAboutCluster({when}: Pick<RuleDefinition, 'when'>): boolean {
+  return CONDITION_ROWS.some(
+    ([name, {subject}]) => subject === 'cluster' && Object.hasOwn(when, name),
+  )
+}
 
 /** Parameters as people write them: counts, lengths such as `15m`, lists of reason codes. */
 export type ConditionParameters = Readonly<Record<string, string | number | readonly string[]>>

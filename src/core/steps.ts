@@ -30,6 +30,7 @@ export const SERVER_STEPS = [
   'backup',
   'notice_evaluation',
   'notice_delivery',
+  'store_watch',
   'access',
   'record_refusals',
   'agent_hello',

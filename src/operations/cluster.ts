@@ -3,7 +3,7 @@ import type {Actor} from '../core/audit.ts'
 import {DomainError} from '../core/errors.ts'
 import {ALL_JOBS, type FiringPause} from '../core/firing.ts'
 import {backupProblem, type BackupState} from '../core/backup.ts'
-import {decideHealth, type Health} from '../core/health.ts'
+import {decideHealth, type Health, type NoticesState} from '../core/health.ts'
 import type {MemberRecord, MemberView} from '../core/node.ts'
 import type {Totals} from '../ports/history-store.ts'
 import type {PausedSinceRestore} from '../ports/job-store.ts'
@@ -112,6 +112,7 @@ export interface ClusterStatus {
   /** `active`, or why planned times do not run. */
   readonly firing: string
   readonly defaultTimezone: string
+  readonly notices: NoticesState
   /** `null` = this server schedules no backups. */
   readonly backups: {readonly state: BackupState | null} | null
 }
@@ -121,18 +122,29 @@ export function createStatus(context: OperationsContext) {
 
   async function status(): Promise<ClusterStatus> {
     const askedAt = context.clock.monotonicMs()
-    const [members, lease, info, totals, submissionsPaused, putBack, pauses, zone, backups] =
-      await Promise.all([
-        store.members(),
-        store.leader(),
-        store.info(),
-        store.totals(),
-        store.submissionsPaused(),
-        store.pausedSinceRestore(),
-        store.firingPauses(),
-        store.defaultTimezone(),
-        settings.makesBackups ? store.backupState() : null,
-      ])
+    const [
+      members,
+      lease,
+      info,
+      totals,
+      submissionsPaused,
+      putBack,
+      pauses,
+      zone,
+      notices,
+      backups,
+    ] = await Promise.all([
+      store.members(),
+      store.leader(),
+      store.info(),
+      store.totals(),
+      store.submissionsPaused(),
+      store.pausedSinceRestore(),
+      store.firingPauses(),
+      store.defaultTimezone(),
+      store.noticesState(),
+      settings.makesBackups ? store.backupState() : null,
+    ])
     const storeMs = context.clock.monotonicMs() - askedAt
     const leader = members.find((member) => member.id === lease?.nodeId)
     const firing = firingText(putBack, pauses)
@@ -143,6 +155,7 @@ export function createStatus(context: OperationsContext) {
       isPausePlanned: putBack === null && pauses.every(({until}) => until !== null),
       areSubmissionsPaused: submissionsPaused,
       backupProblem: backups && backupProblem(backups.state, backups.now),
+      notices,
       ...totals,
       storeMs,
     })
@@ -163,6 +176,7 @@ export function createStatus(context: OperationsContext) {
       submissionsPaused,
       firing,
       defaultTimezone: zone,
+      notices,
       backups,
     }
   }

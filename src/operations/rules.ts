@@ -7,7 +7,7 @@ import {check, type Principal, refusalSentence} from '../core/access/authorizati
 import {DomainError} from '../core/errors.ts'
 import {channelPath} from '../core/notice-channel.ts'
 import {MUTE_MAX_MS, MUTES_MAX} from '../core/notice-mute.ts'
-import {type RuleDefinition, rulePath, RULES_MAX} from '../core/notice-rule.ts'
+import {isAboutCluster, type RuleDefinition, rulePath, RULES_MAX} from '../core/notice-rule.ts'
 import {quoteForMessage} from '../lib/quote.ts'
 import {formatDuration} from '../lib/duration.ts'
 import {formatTime} from '../lib/rfc3339.ts'
@@ -35,7 +35,11 @@ export function createRules(context: OperationsContext) {
     definition: RuleDefinition,
     actor: Actor,
   ): Promise<RuleRecord> {
-    const checks = definition.to.map((name) => check(caller, 'read', channelPath(name)))
+    const checks = [
+      ...definition.to.map((name) => check(caller, 'read', channelPath(name))),
+      // Messages about the cluster name its nodes.
+      ...(isAboutCluster(definition) ? [check(caller, 'list', '/v1/members')] : []),
+    ]
     const refused = checks.find(({allowed}) => !allowed)
     if (refused !== undefined)
       throw new DomainError('not_allowed', refusalSentence(caller, refused))
@@ -43,7 +47,14 @@ export function createRules(context: OperationsContext) {
     const result = await store.putRule({definition, author}, actor)
     switch (result.kind) {
       case 'stored':
+        context.wakeup.notify('notices')
         return result.rule
+      case 'not_ready':
+        throw new DomainError(
+          'feature_not_ready',
+          `The rule cannot be stored: server ${result.server} has a release without notices. ` +
+            'Upgrade it first.',
+        )
       case 'channel_unknown': {
         const names = result.names.map((name) => quoteForMessage(name)).join(', ')
         throw new DomainError(

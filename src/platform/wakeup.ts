@@ -12,6 +12,7 @@ export function localWakeup(): Wakeup {
     lead: new Set(),
     burst: new Set(),
     access: new Set(),
+    notices: new Set(),
   }
   const queued = new Set<Topic>()
   return {

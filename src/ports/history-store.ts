@@ -133,6 +133,9 @@ export interface Usage {
   readonly outputBytes: number
   /** Size of the database file, or of all files of a PostgreSQL database. */
   readonly storeBytes: number
+  /** Messages that are due and not delivered yet: quiet hours may hold others. */
+  readonly noticesWaiting: number
+  readonly incidentsOpen: number
   readonly members: Readonly<Record<MemberStatus, number>>
   /** Members that run jobs and are alive or leaving. */
   readonly nodes: readonly {

@@ -35,6 +35,9 @@ export interface NoticeChannelKind {
   readonly perIncident: boolean
 }
 
+/** Sends a message once, as `NoticeChannels.send`, without the store. */
+export type NoticeSender = (message: NoticeMessage, signal: AbortSignal) => Promise<Delivery>
+
 /** Channels as operations use them. */
 export interface NoticeChannels {
   /** Kind by name; `null` = no such kind. */
@@ -53,4 +56,6 @@ export interface NoticeChannels {
     message: NoticeMessage,
     signal: AbortSignal,
   ): Promise<Delivery>
+  /** Reads the secrets of the channel now, for messages while the store cannot be read. */
+  prepare(channel: Pick<ChannelDefinition, 'kind' | 'config'>): Promise<NoticeSender>
 }

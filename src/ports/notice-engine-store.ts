@@ -1,16 +1,54 @@
 /** Evaluation of notices, and delivery of their messages. Any server calls it, under a lock of one row. */
 import type {DeliveryOutcome} from '../core/notice-delivery.ts'
+import type {NoticesState} from '../core/health.ts'
 import type {NoticeMessage} from '../core/notice-message.ts'
-import type {Sweep} from '../core/notice-evaluation.ts'
 import type {DefaultTarget} from '../core/target.ts'
+import type {SweepKind} from '../core/notice-sweeps.ts'
+import type {StoreAlarms} from './store-alarms.ts'
+
+/** A part of a sweep: at most `rowsMax` rows. */
+export interface SweepStep {
+  readonly kind: SweepKind
+  /** Names of jobs after this one; `''` = from the first. */
+  readonly after: string
+  readonly rowsMax: number
+}
+
+export interface SweepResult {
+  /** Something opens or closes. */
+  readonly changes: boolean
+  /** `after` of the next step; `null` = the sweep is done. */
+  readonly next: string | null
+}
+
+export interface DueRequest {
+  /** The same as in `EvaluateRequest`. */
+  readonly olderThanMs: number
+  /** A sweep is due this long after the one before by any server. */
+  readonly sweepEveryMs: Readonly<Record<SweepKind, number>>
+}
+
+/** Work that has waited at least this long, by the store's clock. */
+export interface DueNotices {
+  readonly now: number
+  /** Facts or timers. */
+  readonly evaluate: boolean
+  /** Messages. */
+  readonly deliver: boolean
+  readonly sweeps: readonly SweepKind[]
+  /** A rule has the condition `store`. */
+  readonly watchesStore: boolean
+  /** No rules, incidents in progress, facts or messages: looks may be rare. */
+  readonly isIdle: boolean
+}
 
 export interface EvaluateRequest {
   /**
    * Evaluates only what has waited at least this long: followers leave the rest to the leader. 0 = all.
    */
   readonly olderThanMs: number
-  /** Found by this server since the last call. */
-  readonly sweeps: readonly Sweep[]
+  /** `null` = facts and timers only. */
+  readonly sweep: SweepStep | null
   /** Random text of this call: ids of new messages begin with it. */
   readonly seed: string
   /** Settings of this server for the contents of messages; absent = those of a server without any. */
@@ -38,6 +76,8 @@ export interface EvaluateResult {
   readonly hasMore: boolean
   /** Facts that were dropped because too many waited. */
   readonly dropped: number
+  /** The same as in `SweepResult`. The step was not made if `hasMore`. */
+  readonly next: string | null
 }
 
 export interface IncidentChange {
@@ -62,8 +102,17 @@ export interface DeliveredNotice {
 }
 
 export interface NoticeEngineStore {
-  /** Work that has waited at least this long: facts or timers to evaluate, messages to deliver. */
-  noticesDue(olderThanMs: number): Promise<{readonly evaluate: boolean; readonly deliver: boolean}>
+  noticesDue(request: DueRequest): Promise<DueNotices>
+  /** True = this server makes the sweep; no other does within `everyMs`. */
+  claimSweep(request: {readonly kind: SweepKind; readonly everyMs: number}): Promise<boolean>
+  /** Reads what the step finds, without a change. */
+  sweepNotices(step: SweepStep): Promise<SweepResult>
+  /** Deliveries as the status of the cluster shows them. */
+  noticesState(): Promise<NoticesState>
+  /** Rules and channels that servers keep in memory for the time when the store cannot be written. */
+  storeAlarms(): Promise<StoreAlarms>
+  /** Ends the outage of this number: the next one has the next number. */
+  endStoreOutage(outage: number): Promise<void>
   evaluateNotices(request: EvaluateRequest): Promise<EvaluateResult>
   /**
    * Claims the oldest messages of each channel that are due, for 60 s. A message that was refused for now

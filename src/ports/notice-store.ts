@@ -42,6 +42,8 @@ export type PutRuleResult =
   | {readonly kind: 'channel_unknown'; readonly names: readonly string[]}
   /** The store has the maximum number of rules. */
   | {readonly kind: 'full'}
+  /** A server of an earlier release would store no facts. */
+  | {readonly kind: 'not_ready'; readonly server: string}
 
 /** Nothing is sent about these jobs until it ends; incidents continue. */
 export interface MuteRecord {

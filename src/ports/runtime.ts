@@ -33,9 +33,9 @@ export interface Random {
  * Topics of wakeups. `launch`: a request is pending or a `next` moved. `run`: an execution is pending.
  * `cancel`: an execution must end. `lead`: the lease was released. `burst`: far more planned times are due
  * than one pass of the leader records, and nodes claim little for a moment. `access`: a token or a policy
- * changed.
+ * changed. `notices`: a rule changed, or a message waits.
  */
-export type Topic = 'launch' | 'run' | 'cancel' | 'lead' | 'burst' | 'access'
+export type Topic = 'launch' | 'run' | 'cancel' | 'lead' | 'burst' | 'access' | 'notices'
 
 /**
  * Wakeups between services: a notification only makes the next step run sooner. Every service also polls, so

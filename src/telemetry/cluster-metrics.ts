@@ -74,6 +74,14 @@ function totals(registry: Registry): Update[] {
       ({firingPaused}) => firingPaused,
     ),
     gauge(
+      'belfry_notices_waiting',
+      'messages of notices that are due and not delivered yet',
+      ({noticesWaiting}) => noticesWaiting,
+    ),
+    gauge('belfry_incidents_open', 'incidents of notices that are open', ({incidentsOpen}) => {
+      return incidentsOpen
+    }),
+    gauge(
       'belfry_store_size_bytes',
       'size of the database, without its write-ahead log',
       ({storeBytes}) => storeBytes,

@@ -7,11 +7,9 @@ import {
   CONDITION_ROWS,
   type ConditionParameters,
   DAYS,
-  EVALUATED_CONDITIONS,
   RULE_DEFAULTS,
   type RuleDefinition,
 } from '../core/notice-rule.ts'
-import type {Finding} from '../core/findings.ts'
 import {SEVERITIES} from '../core/notice-message.ts'
 import {parseLength} from '../lib/duration.ts'
 import {formatTime, parseTime} from '../lib/rfc3339.ts'
@@ -112,18 +110,8 @@ export function decodeRule(bytes: Uint8Array, name: string): RuleDefinition {
   )
   const rule = definitionOf({...SOME_RULE, ...(given as Partial<Static<typeof NewRule>>)}, name)
   faults.push(...checkRule(rule).filter(({field}) => !wrong.has(rootOf(field))))
-  faults.push(...unevaluated(rule))
   requireNone(faults, INVALID)
   return rule
-}
-
-function unevaluated({when}: RuleDefinition): readonly Finding[] {
-  const names = CONDITION_ROWS.map(([name]) => name).filter(
-    (name) => Object.hasOwn(when, name) && !EVALUATED_CONDITIONS.some(([known]) => known === name),
-  )
-  return names.map((name) => {
-    return {field: `when.${name}`, problem: 'is not evaluated by this release'}
-  })
 }
 
 /** Values for fields that are missing, whose fault is known. */

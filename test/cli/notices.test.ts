@@ -24,7 +24,7 @@ test('a mail channel is set up by a person who types the password, and a mail ar
     out:
       'channel mail: test message accepted (250: accepted)\n' +
       'rule all-jobs: all jobs: failed, missed, skipped no_target,behind,undecidable, lost, quarantined, ' +
-      'disabled 24h; to mail\n',
+      'disabled 24h, late 15m, no leader, node failed, store; to mail\n',
     err: 'Password for belfry@127.0.0.1: ',
   })
   assert.deepEqual(smtp.mails[0]!.to, ['ops@example.org'])

@@ -20,6 +20,7 @@ const FINE: HealthFacts = {
   lateMs: 0,
   waitingMs: 0,
   backupProblem: null,
+  notices: {failing: [], dead: 0},
   storeMs: 3,
 }
 const LEADER = 'leader alpha (term 11)'
@@ -53,6 +54,10 @@ const ROWS: readonly [Partial<HealthFacts>, string][] = [
   [
     {areSubmissionsPaused: true, undecided: 1_001},
     'degraded: submissions are paused; 1001 launches wait for a decision',
+  ],
+  [
+    {notices: {failing: ['chat', 'mail'], dead: 2}},
+    'degraded: notices are not delivered over chat, mail; 2 notices of the last day could not be delivered',
   ],
   [{storeMs: 2_600}, 'degraded: the store took 3s to answer'],
   [

@@ -328,10 +328,11 @@ describe('a mute', () => {
 })
 
 describe('sweeps', () => {
-  const sweep = (at: number, ...subjects: string[]): Sweep => ({
+  const sweep = (at: number, subjects: string[], over: string[] = []): Sweep => ({
     at,
     rule: 'rule',
     condition: 'late',
+    over,
     found: subjects.map((subject) => {
       const evidence = {at, launch: null, execution: '', sentence: 'It is late.', cause: 'late'}
       return {subject, evidence}
@@ -340,10 +341,10 @@ describe('sweeps', () => {
 
   it('open what they find and close what they no longer find', () => {
     const sweeps = [
-      sweep(START, 'a'),
-      sweep(START + 15_000, 'a', 'b'),
-      sweep(START + 2 * MINUTE, 'b'),
-      sweep(START + 4 * MINUTE),
+      sweep(START, ['a']),
+      sweep(START + 15_000, ['a', 'b']),
+      sweep(START + 2 * MINUTE, ['b'], ['a']),
+      sweep(START + 4 * MINUTE, [], ['a', 'b']),
     ]
     const rules = [aRule({when: {late: {by: '1m'}}})]
     const ran = evaluateAt([START + HOUR], {facts: [], sweeps, rules})

@@ -9,7 +9,7 @@ import {ERROR_CODES} from '../../src/core/error-codes.ts'
 import {JOB_FIELD_LIST} from '../../src/core/job-fields.ts'
 import {ABSENCES} from '../../src/core/explain/absences.ts'
 import {END_REASONS} from '../../src/core/execution.ts'
-import {EVALUATED_CONDITIONS} from '../../src/core/notice-rule.ts'
+import {CONDITION_ROWS} from '../../src/core/notice-rule.ts'
 import {EVENTS} from '../../src/core/events.ts'
 import {REASON_ROWS} from '../../src/core/launch-reasons.ts'
 import {eventFields} from './event-fields.ts'
@@ -93,7 +93,7 @@ export const TABLES: readonly Table[] = [
   {
     page: 'notice-rules.md',
     below: '## Conditions',
-    rows: EVALUATED_CONDITIONS.map(([name, {parameters, means}]) => {
+    rows: CONDITION_ROWS.map(([name, {parameters, means}]) => {
       const keys = Object.keys(parameters).map((key) => `\`${key}\``)
       return tableRow([`\`${name}\``, keys.join(', '), means])
     }),

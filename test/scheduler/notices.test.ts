@@ -1,6 +1,7 @@
 /** Notices of a cluster: leaders that are killed, receivers that are away, many jobs that fail at once. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
+import {checkedLimits} from '../../src/config/limits.ts'
 import type {DeliveryOutcome} from '../../src/core/notice-delivery.ts'
 import type {NoticeMessage} from '../../src/core/notice-message.ts'
 import {RULE_DEFAULTS, type RuleDefinition} from '../../src/core/notice-rule.ts'
@@ -46,6 +47,9 @@ function noticesOf(world: World, node: SimulatedNode, receiver: Receiver): Notic
     clock: world.clock,
     random: world.random,
     events: node.events,
+    wakeup: node.wakeup,
+    limits: checkedLimits(),
+    clockGuard: node.clockGuard,
     sender: node.settings.name,
     isLeader: () => node.isLeading,
   })
@@ -61,6 +65,7 @@ async function addRule(world: World, fields: Partial<RuleDefinition> = {}): Prom
   const rule = {...RULE_DEFAULTS, name: 'rule', to: ['mail'], when: {failed: {}}, ...fields}
   const stored = await world.store.putRule({definition: rule, author})
   assert.equal(stored.kind, 'stored')
+  world.notify('notices')
 }
 
 function manual(name: string): JobFixture {

@@ -374,7 +374,7 @@ describe('images', () => {
       ['launched', '', false, 1],
     ])
     assert.equal(history!.rows[0]!.scheduledAt, before.nextAt)
-    const {opened} = await store.evaluateNotices({olderThanMs: 0, sweeps: [], seed: 's'})
+    const {opened} = await store.evaluateNotices({olderThanMs: 0, sweep: null, seed: 's'})
     assert.deepEqual(opened, [{key: 'rule/a/missed', rule: 'rule'}])
     assert.deepEqual((await store.loadDue({limit: 10})).jobs, [])
     assert.deepEqual(await store.members(), [])

@@ -12,6 +12,7 @@ export class TestWakeup implements Wakeup {
     lead: new Set(),
     burst: new Set(),
     access: new Set(),
+    notices: new Set(),
   }
   readonly #queued = new Set<Topic>()
 

@@ -9,6 +9,8 @@ export const CLUSTER: ClusterState = {
   disabled: 1,
   outputBytes: 4_096,
   storeBytes: 65_536,
+  noticesWaiting: 4,
+  incidentsOpen: 6,
   isPaused: false,
   firingPaused: 0,
   backups: {lastAt: 1_795_300_000_000, hasProblem: false},

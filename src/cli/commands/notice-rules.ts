@@ -24,6 +24,17 @@ export function addRuleCommands(notice: Command, use: WithSession): void {
     .option('--skipped', 'A planned time was skipped')
     .option('--lost', 'An execution was lost with its node')
     .option('--disabled <duration>', 'The job is disabled for longer than this')
+    .option('--late <duration>', 'A planned time is not decided or started for longer than this')
+    .option('--running <duration>', 'An execution runs for longer than this')
+    .option('--no-success-for <duration>', 'The last success is older than this')
+    .option('--expected-by <schedule>', 'At these times there must be a success, with --since')
+    .option('--since <duration>', 'How old the success may be that --expected-by expects')
+    .option('--no-leader', 'No server leads for 30s')
+    .option('--node-failed', 'A node failed')
+    .option('--firing-paused <duration>', 'Firing is paused for longer than this')
+    .option('--undecided', 'Planned times are undecided for 60s')
+    .option('--store', 'The store cannot be written for 60s')
+    .option('--notices-failing', 'A channel has delivered nothing for 1h although it should')
     .option('--output', 'A launch wrote output')
     .action(use(add))
   notice.command('delete-rule <rule>').description('Delete a rule of notices').action(use(remove))
@@ -49,6 +60,10 @@ export const ALL_JOBS_RULE = {
     lost: {},
     quarantined: {},
     disabled: {for: '24h'},
+    late: {by: '15m'},
+    no_leader: {},
+    node_failed: {},
+    store: {},
   },
 } as const satisfies Partial<RuleDefinition>
 
@@ -64,7 +79,20 @@ interface AddOptions {
   readonly skipped?: true
   readonly lost?: true
   readonly disabled?: string
+  readonly late?: string
+  readonly running?: string
+  readonly expectedBy?: string
+  readonly since?: string
+  readonly nodeFailed?: true
+  readonly firingPaused?: string
+  readonly undecided?: true
+  readonly store?: true
+  readonly noticesFailing?: true
   readonly output?: true
+  /** Text of `--no-success-for`; true = it is not given. */
+  readonly successFor?: string | true
+  /** False = `--no-leader`. */
+  readonly leader?: boolean
 }
 
 async function add(session: Session, name: string, options: AddOptions): Promise<void> {
@@ -79,13 +107,26 @@ async function add(session: Session, name: string, options: AddOptions): Promise
 }
 
 function conditionsOf(options: AddOptions): Record<string, object> {
-  const {failed, missed, skipped, lost, disabled, output} = options
+  const {failed, missed, skipped, lost, disabled, output, late, running, successFor} = options
+  const {expectedBy, since, leader, nodeFailed, firingPaused, undecided, store} = options
+  if ((expectedBy === undefined) !== (since === undefined))
+    throw new UsageError('--expected-by and --since go together.')
   return {
     ...(failed === undefined ? {} : {failed: failed === true ? {} : {after: failed}}),
     ...(missed === undefined ? {} : {missed: {}}),
     ...(skipped === undefined ? {} : {skipped: {}}),
     ...(lost === undefined ? {} : {lost: {}}),
     ...(disabled === undefined ? {} : {disabled: {for: disabled}}),
+    ...(late === undefined ? {} : {late: {by: late}}),
+    ...(running === undefined ? {} : {running: {for: running}}),
+    ...(typeof successFor === 'string' ? {no_success_for: {for: successFor}} : {}),
+    ...(expectedBy === undefined ? {} : {expected_by: {schedule: expectedBy, since}}),
+    ...(leader === false ? {no_leader: {}} : {}),
+    ...(nodeFailed === undefined ? {} : {node_failed: {}}),
+    ...(firingPaused === undefined ? {} : {firing_paused: {for: firingPaused}}),
+    ...(undecided === undefined ? {} : {undecided: {}}),
+    ...(store === undefined ? {} : {store: {}}),
+    ...(options.noticesFailing === undefined ? {} : {notices_failing: {}}),
     ...(output === undefined ? {} : {output: {}}),
   }
 }

@@ -50,6 +50,7 @@ function printSummary(session: Session, {agent, gossip}: StatusJson, line: strin
       ['undecided', `${of('undecided')} (launches that wait for a node or an earlier launch)`],
       ['firing', localTimes(of('firing'), session.zone)],
       ['backup', backupText(session, of)],
+      ['notices', noticesText(of)],
       ['submissions', of('paused') === 'true' ? 'paused' : 'enabled'],
       ['store', `${of('store')} ${of('store_version')}, schema ${of('schema_version')}`],
       ...(warnings === '' ? [] : [['warning', warnings] as const]),
@@ -61,6 +62,17 @@ function backupText(session: Session, of: (name: string) => string): string {
   if (of('backups') !== 'on') return 'not scheduled on this server'
   const at = of('last_backup')
   return at === '' ? 'none yet' : `${relative(at, session.clock.now())}, ${of('last_backup_file')}`
+}
+
+/** A server of an earlier release has no notices. */
+function noticesText(of: (name: string) => string): string {
+  const failing = of('notices_failing')
+  const dead = of('notices_dead')
+  const problems = [
+    ...(failing === '' ? [] : [`not delivered over ${failing.replaceAll(',', ', ')}`]),
+    ...(dead === '' || dead === '0' ? [] : [`${dead} of the last day could not be delivered`]),
+  ]
+  return problems.length === 0 ? 'delivered' : problems.join('; ')
 }
 
 const COUNTED = ['alive', 'cordoned', 'leaving', 'failed', 'left'] as const

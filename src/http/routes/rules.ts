@@ -79,7 +79,8 @@ function routePut(app: FastifyInstance, operations: Operations): void {
       operationId: 'putNoticeRule',
       summary: 'Store or replace a rule of notices',
       description:
-        'Also needs `read` on each channel in `to`. The rule sees the jobs that the policies of its author ' +
+        'Also needs `read` on each channel in `to`, and `list` on `/v1/members` for conditions about the ' +
+        'cluster. The rule sees the jobs that the policies of its author ' +
         'let it read, and acts at once on all servers.',
       tag: 'notices',
       params: {
@@ -90,7 +91,7 @@ function routePut(app: FastifyInstance, operations: Operations): void {
       },
       body: schemaRef(NewRule),
       reply: schemaRef(Rule),
-      errors: ['rule_invalid', 'too_many_rules'],
+      errors: ['rule_invalid', 'too_many_rules', 'feature_not_ready'],
     }),
     handler: async (request: RuleRequest, reply) => {
       const definition = decodeRule(bodyOf(request), request.params.name)

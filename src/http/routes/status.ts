@@ -59,6 +59,8 @@ function encodeStatus(status: ClusterStatus): StatusJson {
     paused: String(status.submissionsPaused),
     firing: status.firing,
     default_timezone: status.defaultTimezone,
+    notices_failing: status.notices.failing.join(','),
+    notices_dead: String(status.notices.dead),
     ...backupFields(status.backups),
   }
   return {

@@ -13,20 +13,20 @@ interface ChannelsOptions extends SenderOptions {
 }
 
 export function openChannels({store, vault, ...options}: ChannelsOptions): NoticeChannels {
+  const prepare: NoticeChannels['prepare'] = async ({kind, config}) => {
+    const names = secretsOfConfig(config)
+    const sealed = names.length === 0 ? [] : await store.sealedSecrets(names)
+    // A secret that cannot be opened counts as one that does not exist.
+    const opened = sealed.map(({name, ciphertext}) => [name, vault.open(name, ciphertext)] as const)
+    const secrets = Object.fromEntries(
+      opened.filter((each): each is readonly [string, string] => each[1] !== null),
+    )
+    return (message, signal) => deliver({kind, config, secrets}, message, {...options, signal})
+  }
   return {
     kind: (name) => findKind(name) ?? null,
     check: checkChannel,
-    async send({kind, config}, message, signal) {
-      const names = secretsOfConfig(config)
-      const sealed = names.length === 0 ? [] : await store.sealedSecrets(names)
-      // A secret that cannot be opened counts as one that does not exist.
-      const opened = sealed.map(
-        ({name, ciphertext}) => [name, vault.open(name, ciphertext)] as const,
-      )
-      const secrets = Object.fromEntries(
-        opened.filter((each): each is readonly [string, string] => each[1] !== null),
-      )
-      return deliver({kind, config, secrets}, message, {...options, signal})
-    },
+    prepare,
+    send: async (channel, message, signal) => (await prepare(channel))(message, signal),
   }
 }

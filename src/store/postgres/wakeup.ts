@@ -16,6 +16,7 @@ const ALL_TOPICS: Readonly<Record<Topic, true>> = {
   lead: true,
   burst: true,
   access: true,
+  notices: true,
 }
 // `Object.keys` returns `string[]` for every type.
 const TOPICS = Object.keys(ALL_TOPICS) as readonly Topic[]

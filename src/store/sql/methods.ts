@@ -57,7 +57,10 @@ import {
   type WriteMethod,
 } from './method.ts'
 import type {Query, Transaction} from './query.ts'
-import {evaluateNotices, noticesDue} from './notices/evaluation.ts'
+import {evaluateNotices} from './notices/evaluation.ts'
+import {claimSweep, noticesDue, noticesState} from './notices/looks.ts'
+import {endStoreOutage, storeAlarms} from './notices/store-alarms.ts'
+import {sweepNotices} from './notices/sweeps.ts'
 import * as mutes from './notices/mutes.ts'
 import * as rules from './notices/rules.ts'
 import {claimNotices, markNotice, pruneNotices} from './notices/messages.ts'
@@ -247,6 +250,12 @@ export const METHODS = {
   muteNotices: write(mutes.muteNotices, {queue: 'other', hasReceipt: true}),
   endMute: write(mutes.endMute, {queue: 'other', hasReceipt: true}),
   noticesDue: ownRead(noticesDue),
+  // Repeated after an unknown outcome, it may say that another server makes the sweep: it is made later.
+  claimSweep: write(claimSweep, {queue: 'upkeep'}),
+  sweepNotices: ownRead(sweepNotices),
+  noticesState: read(noticesState),
+  storeAlarms: ownRead(storeAlarms),
+  endStoreOutage: write(endStoreOutage, {queue: 'upkeep'}),
   evaluateNotices: write(evaluateNotices, {queue: 'upkeep', isLong: true}),
   claimNotices: write(claimNotices, {queue: 'upkeep'}),
   markNotice: write(markNotice, {queue: 'upkeep'}),

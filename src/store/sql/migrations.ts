@@ -55,6 +55,8 @@ const night: Migration = {
   statements: (dialect) => [
     ...launchColumns(dialect),
     ...jobColumns(dialect),
+    // A server of schema 5 does not write it.
+    `ALTER TABLE members ADD COLUMN knows_schema ${dialect.columns.text}`,
     ...eventTables(dialect),
     ...noticeTables(dialect),
     ...incidentTables(dialect),
@@ -409,6 +411,8 @@ function incidentTables({columns: {integer, text, growingKey}, keyOrganised}: Di
     `CREATE INDEX notice_incidents_wake ON notice_incidents (wake_at) WHERE wake_at IS NOT NULL`,
     `CREATE INDEX notice_incidents_message ON notice_incidents (has_message) WHERE has_message = 1`,
     `CREATE INDEX notice_incidents_subject ON notice_incidents (incident_subject)`,
+    `CREATE INDEX notice_incidents_open ON notice_incidents (incident_subject)
+      WHERE incident_state = 'open'`,
     `CREATE INDEX notice_incidents_opened ON notice_incidents (opened_at, incident_key)`,
     `CREATE TABLE notice_messages (
       message_number ${growingKey},

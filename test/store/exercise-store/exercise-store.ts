@@ -39,6 +39,7 @@ import {settingsCases} from './settings.ts'
 import {secretsCases} from './secrets.ts'
 import {tokensCases} from './tokens.ts'
 import {noticeCases} from './notices.ts'
+import {sweepCases} from './sweeps.ts'
 import type {OpenStore} from './scene.ts'
 
 const SUBJECTS: readonly (readonly [string, (when: Case) => void])[] = [
@@ -80,6 +81,7 @@ const SUBJECTS: readonly (readonly [string, (when: Case) => void])[] = [
   ['rules of notices', rulesCases],
   ['sessions', sessionsCases],
   ['notices', noticeCases],
+  ['sweeps of notices', sweepCases],
 ]
 
 /** Runs every case on a fresh store from `open`, also those with many rows unless `hasManyRows` is false. */

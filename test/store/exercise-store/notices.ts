@@ -3,7 +3,11 @@ import assert from 'node:assert/strict'
 import type {NoticeAuthor} from '../../../src/core/notice-channel.ts'
 import {RULE_DEFAULTS, type RuleDefinition} from '../../../src/core/notice-rule.ts'
 import {BELFRY} from '../../../src/core/audit.ts'
-import type {ClaimedNotice, NoticeReport} from '../../../src/ports/notice-engine-store.ts'
+import type {
+  ClaimedNotice,
+  NoticeReport,
+  SweepStep,
+} from '../../../src/ports/notice-engine-store.ts'
 import type {Case} from './case.ts'
 import {aRow, HOUR, MINUTE, type Scene} from './scene.ts'
 
@@ -30,7 +34,7 @@ export async function addRule(
 
 let seeds = 0
 
-const REPORT = {
+export const REPORT = {
   publicUrl: '',
   defaultTarget: 'one',
   targetWaitMs: 600_000,
@@ -38,9 +42,14 @@ const REPORT = {
   perIncidentKinds: [],
 } as const
 
-export async function evaluate(scene: Scene, olderThanMs = 0, report: NoticeReport = REPORT) {
+export async function evaluate(
+  scene: Scene,
+  olderThanMs = 0,
+  report: NoticeReport = REPORT,
+  sweep: SweepStep | null = null,
+) {
   seeds += 1
-  return await scene.store.evaluateNotices({olderThanMs, sweeps: [], seed: `s${seeds}`, report})
+  return await scene.store.evaluateNotices({olderThanMs, sweep, seed: `s${seeds}`, report})
 }
 
 async function claim(scene: Scene, sender = 'a', free: Record<string, number> = {}) {
@@ -204,7 +213,8 @@ export function noticeCases(when: Case): void {
     await scene.submit('extract')
     await scene.submit('load', {schedule: '', parentJob: 'extract'})
     await scene.complete('extract', 'failed')
-    assert.equal((await scene.store.noticesDue(0)).evaluate, false)
+    const sweepEveryMs = {cluster: 1, executions: 1, jobs: 1}
+    assert.equal((await scene.store.noticesDue({olderThanMs: 0, sweepEveryMs})).evaluate, false)
   })
 
   when('a channel with a state of each incident gets all of them, in parts', async (scene) => {

@@ -18,6 +18,7 @@ import {recordChange} from '../access/audit.ts'
 import {endAll} from '../executions/finish.ts'
 import {RUNNING, WAITING} from '../launches/launches.ts'
 import {endEvents, recordEvent} from './cluster-events.ts'
+import {SCHEMA_VERSION} from '../migrations.ts'
 import {fence} from './lease.ts'
 import {all, one, oneEach, type Query, sendEach, type Transaction} from '../query.ts'
 import {BY_KEY, type ExecutionRow, keyOf, keyValues, memberOf, type MemberRow} from '../rows.ts'
@@ -28,7 +29,27 @@ export const MEMBER_COLUMNS = `id, name, incarnation, address, port, tags, serve
   status, started_at, heartbeat_at, cordoned_at, drain_until`
 /** Columns that a join writes. Cordon and drain stay as they are. */
 const JOINED_COLUMNS = `id, name, incarnation, address, port, tags, server, runs, version, slots,
-  status, started_at, heartbeat_at`
+  status, started_at, heartbeat_at, knows_schema`
+
+/**
+ * Text that a member of this release writes about itself. A server of an earlier release, which leaves the column
+ * as it is, has another incarnation.
+ */
+function knownSchema(incarnation: string): string {
+  return `${SCHEMA_VERSION} ${incarnation}`
+}
+
+/** Name of a present server that does not know this schema yet; `null` = all do. */
+export function* olderServer(): Query<string | null> {
+  const rows = yield* all<{name: string; incarnation: string; knows_schema: string | null}>(
+    `SELECT name, incarnation, knows_schema FROM members WHERE server = 1 AND ${PRESENT} ORDER BY name`,
+  )
+  const isOlder = ({incarnation, knows_schema: known}: (typeof rows)[number]) => {
+    const [schema, of] = (known ?? '').split(' ')
+    return of !== incarnation || Number(schema) < SCHEMA_VERSION
+  }
+  return rows.find(isOlder)?.name ?? null
+}
 
 /** Condition for a present member. */
 const PRESENT = `status IN ('alive', 'leaving')`
@@ -68,12 +89,12 @@ export function* join(
     member.id,
   ])
   yield* all(
-    `INSERT INTO members (${JOINED_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'alive', ?, ?)
+    `INSERT INTO members (${JOINED_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'alive', ?, ?, ?)
       ON CONFLICT (id) DO UPDATE SET name = excluded.name, incarnation = excluded.incarnation,
       address = excluded.address, port = excluded.port, tags = excluded.tags,
       server = excluded.server, runs = excluded.runs, version = excluded.version,
       slots = excluded.slots, status = excluded.status, started_at = excluded.started_at,
-      heartbeat_at = excluded.heartbeat_at`,
+      heartbeat_at = excluded.heartbeat_at, knows_schema = excluded.knows_schema`,
     [
       member.id,
       member.name,
@@ -87,6 +108,7 @@ export function* join(
       member.slots,
       tx.now,
       tx.now,
+      knownSchema(member.incarnation),
     ],
   )
   // Created at once, so that concurrent claims of the node have a row to lock.

@@ -15,10 +15,21 @@ const STORE_BYTES = {
 
 export function* usage(tx: Transaction, request: UsageRequest): Query<Usage> {
   const [sizes, members, loads, jobs] = yield* together(
-    one<Pick<Usage, 'disabled'> & {output_bytes: number; store_bytes: number}>(
+    one<
+      Pick<Usage, 'disabled'> & {
+        output_bytes: number
+        store_bytes: number
+        notices_waiting: number
+        incidents_open: number
+      }
+    >(
       `SELECT (SELECT count(*) FROM jobs WHERE deleted_at IS NULL AND disabled = 1) AS disabled,
         (SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT) FROM output_sizes) AS output_bytes,
+        (SELECT count(*) FROM notice_messages WHERE message_state = 'waiting'
+          AND (message_attempt > 0 OR send_at <= ?)) AS notices_waiting,
+        (SELECT count(*) FROM notice_incidents WHERE incident_state = 'open') AS incidents_open,
         ${STORE_BYTES[tx.dialect.engine]} AS store_bytes`,
+      [tx.now],
     ),
     all<MemberRow>(
       `SELECT id, name, status, runs, slots, cordoned_at FROM members ORDER BY name, id`,
@@ -39,6 +50,8 @@ export function* usage(tx: Transaction, request: UsageRequest): Query<Usage> {
     disabled,
     outputBytes,
     storeBytes,
+    noticesWaiting: sizes!.notices_waiting,
+    incidentsOpen: sizes!.incidents_open,
     members: counts,
     ...nodesOf(members, loads, request.nodesMax),
     ...jobs,

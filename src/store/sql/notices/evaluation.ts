@@ -9,10 +9,10 @@ import {
   type NoticeMute,
   wakeAt,
 } from '../../../core/notice-evaluation.ts'
-import type {Incident, NoticeFact} from '../../../core/notice-incidents.ts'
+import {type Incident, incidentKey, type NoticeFact} from '../../../core/notice-incidents.ts'
 import {INCIDENTS_MAX, type NoticeMessage} from '../../../core/notice-message.ts'
 import {summaryOf} from '../../../core/notice-summary.ts'
-import {type CompiledRule, compileRule, type NoticeJob} from '../../../core/notice-rule.ts'
+import type {CompiledRule, NoticeJob} from '../../../core/notice-rule.ts'
 import {sendsEachIncident} from '../../../core/notice-channel.ts'
 import type {
   EvaluateRequest,
@@ -22,12 +22,12 @@ import type {
 import {loadJobs} from '../jobs/jobs.ts'
 import {identity, putMeta} from '../cluster/settings.ts'
 import {all, each, one, type Query, sendEach, together, type Transaction} from '../query.ts'
-import {type RuleReader, ruleReaders} from './authors.ts'
 import {type ToldNotice, tellNotices} from './contents.ts'
 import type {StoredFact} from './facts.ts'
 import {channels as channelRecords} from './channels.ts'
-import {rules as ruleRecords} from './rules.ts'
+import {loadRules} from './loaded-rules.ts'
 import {EVALUATED, lockEvaluation} from './scopes.ts'
+import {findSweeps, type FoundSweeps} from './sweeps.ts'
 
 /** Facts of one transaction: it locks their jobs. */
 const FACTS_MAX = 2_000
@@ -51,13 +51,22 @@ const PLAIN_REPORT: NoticeReport = {
   perIncidentKinds: [],
 }
 
-const NOTHING: EvaluateResult = {opened: [], closed: [], messages: 0, hasMore: false, dropped: 0}
+const NO_SWEEP: FoundSweeps = {changes: false, next: null, sweeps: [], watch: []}
+
+const NOTHING: EvaluateResult = {
+  opened: [],
+  closed: [],
+  messages: 0,
+  hasMore: false,
+  dropped: 0,
+  next: null,
+}
 
 export function* evaluateNotices(
   tx: Transaction,
-  {olderThanMs, sweeps, seed, report = PLAIN_REPORT}: EvaluateRequest,
+  {olderThanMs, sweep, seed, report = PLAIN_REPORT}: EvaluateRequest,
 ): Query<EvaluateResult> {
-  if (sweeps.length === 0 && !(yield* isDue(tx.now - olderThanMs))) return NOTHING
+  if (sweep === null && !(yield* isDue(tx.now - olderThanMs))) return NOTHING
   const newest = yield* lockEvaluation(tx)
   const dropped = yield* dropFacts()
   const rows = yield* all<FactRow>(
@@ -65,20 +74,24 @@ export function* evaluateNotices(
       ORDER BY fact_id LIMIT ?`,
     [FACTS_MAX],
   )
-  const [{rules, readerOf}, mutes, jobs] = yield* together(
-    loadRules(tx),
-    loadMutes(tx),
-    loadNoticeJobs(rows),
-  )
+  const [loaded, mutes, jobs] = yield* together(loadRules(tx), loadMutes(tx), loadNoticeJobs(rows))
+  const {rules, readerOf} = loaded
   const isReadable = (rule: string, job: string) => readerOf(rule).mayRead(job)
   const facts = rows.map((row) => factOf(row, jobs.get(row.fact_job_id)))
-  const subjects = [
-    ...rows.map((row) => row.fact_job_name),
-    ...sweeps.flatMap(({found}) => found.map(({subject}) => subject)),
-  ]
-  const incidents = yield* loadIncidents(tx, subjects, sweeps.length > 0)
   const hasMore = rows.length === FACTS_MAX
   const now = hasMore ? rows.at(-1)!.fact_at - 1 : tx.now
+  // Facts come first: the step is made by the call that finds no more of them.
+  const isSwept = sweep !== null && !hasMore
+  const {sweeps, next, watch} = isSwept ? yield* findSweeps(tx, sweep, loaded, true) : NO_SWEEP
+  const incidents = yield* loadIncidents(
+    tx,
+    rows.map((row) => row.fact_job_name),
+    sweeps.flatMap(({rule, condition, found, over}) =>
+      [...found.map(({subject}) => subject), ...over].map((subject) =>
+        incidentKey(rule, subject, condition),
+      ),
+    ),
+  )
   const result = evaluate({now, rules, mutes, incidents, newest, facts, sweeps, isReadable})
   yield* writeIncidents(tx, result.incidents)
   const byName = new Map(rules.map((rule) => [rule.name, rule]))
@@ -93,34 +106,34 @@ export function* evaluateNotices(
     rows.map((row) => [row.fact_id]),
   )
   yield* putMeta(EVALUATED, JSON.stringify([...result.newest]))
-  yield* unwatch(tx, rows, result)
-  return {...changesOf(incidents, result), messages, hasMore, dropped}
-}
-
-export function* noticesDue(
-  tx: Transaction,
-  olderThanMs: number,
-): Query<{readonly evaluate: boolean; readonly deliver: boolean}> {
-  const [evaluates, waiting] = yield* together(
-    isDue(tx.now - olderThanMs),
-    one(
-      `SELECT message_number FROM notice_messages
-      WHERE message_state = 'waiting' AND send_at <= ? LIMIT 1`,
-      [tx.now],
-    ),
+  yield* sendEach(
+    `UPDATE jobs SET watched = 1 WHERE id = ? AND watched IS NULL`,
+    watch.toSorted((a, b) => a - b).map((id) => [id]),
   )
-  return {evaluate: evaluates, deliver: waiting !== null}
+  yield* unwatch(tx, rows, result)
+  return {...changesOf(incidents, result), messages, hasMore, dropped, next}
 }
 
 /** True if a fact or a timer of an incident has waited since `before`. */
 function* isDue(before: number): Query<boolean> {
-  const [fact, incident] = yield* together(
-    one<{fact_at: number}>(`SELECT fact_at FROM notice_facts ORDER BY fact_id LIMIT 1`),
-    one(`SELECT wake_at FROM notice_incidents WHERE wake_at IS NOT NULL AND wake_at <= ? LIMIT 1`, [
-      before,
-    ]),
+  const [fact, wake] = yield* together(oldestFact(), firstWake())
+  return [fact, wake].some((at) => at !== null && at <= before)
+}
+
+/** When the oldest fact was stored; `null` = none waits. */
+export function* oldestFact(): Query<number | null> {
+  const row = yield* one<{fact_at: number}>(
+    `SELECT fact_at FROM notice_facts ORDER BY fact_id LIMIT 1`,
   )
-  return incident !== null || (fact !== null && fact.fact_at <= before)
+  return row?.fact_at ?? null
+}
+
+/** When the first timer of an incident is due; `null` = there is none. */
+export function* firstWake(): Query<number | null> {
+  const row = yield* one<{wake_at: number}>(
+    `SELECT wake_at FROM notice_incidents WHERE wake_at IS NOT NULL ORDER BY wake_at LIMIT 1`,
+  )
+  return row?.wake_at ?? null
 }
 
 function* dropFacts(): Query<number> {
@@ -135,22 +148,7 @@ function* dropFacts(): Query<number> {
   return gone.length
 }
 
-interface LoadedRules {
-  readonly rules: readonly CompiledRule[]
-  /** Rights of the author of a rule as they are now. */
-  readonly readerOf: (rule: string) => RuleReader
-}
-
-function* loadRules(tx: Transaction): Query<LoadedRules> {
-  const [found, readerOfAuthor] = yield* together(ruleRecords(tx), ruleReaders(tx))
-  const authors = new Map(found.map(({definition, author}) => [definition.name, author]))
-  return {
-    rules: found.map(({definition}) => compileRule(definition)),
-    readerOf: (rule) => readerOfAuthor(authors.get(rule)!),
-  }
-}
-
-function* loadMutes(tx: Transaction): Query<readonly NoticeMute[]> {
+export function* loadMutes(tx: Transaction): Query<readonly NoticeMute[]> {
   return yield* all<NoticeMute & Record<string, never>>(
     `SELECT mute_rule AS rule, jobs_glob AS jobs, muted_at AS "from", muted_until AS until
       FROM notice_mutes WHERE muted_until > ?`,
@@ -182,18 +180,21 @@ interface IncidentRow {
 function* loadIncidents(
   tx: Transaction,
   subjects: readonly string[],
-  isSweep: boolean,
+  keys: readonly string[],
 ): Query<readonly Incident[]> {
-  const [due, pending, concerned, open] = yield* together(
+  const [due, pending, concerned, swept] = yield* together(
     all<IncidentRow>(`${INCIDENT} WHERE wake_at IS NOT NULL AND wake_at <= ?`, [tx.now]),
     all<IncidentRow>(`${INCIDENT} WHERE has_message = 1`),
     each<IncidentRow>(
       `${INCIDENT} WHERE incident_subject = ?`,
       [...new Set(subjects)].map((subject) => [subject]),
     ),
-    all<IncidentRow>(`${INCIDENT} WHERE incident_state = 'open' AND ? = 1`, [isSweep ? 1 : 0]),
+    each<IncidentRow>(
+      `${INCIDENT} WHERE incident_key = ?`,
+      keys.map((key) => [key]),
+    ),
   )
-  const rows = [...due, ...pending, ...concerned.flat(), ...open]
+  const rows = [...due, ...pending, ...concerned.flat(), ...swept.flat()]
   const byKey = new Map(rows.map((row) => [row.incident_key, row]))
   return [...byKey.values()].map((row) => JSON.parse(row.incident_data) as Incident)
 }
@@ -283,13 +284,18 @@ function messagesOf(
  */
 function* unwatch(tx: Transaction, rows: readonly FactRow[], result: Evaluated): Query<void> {
   const closed = new Set(
-    result.incidents.filter(({state}) => state === 'closed').map(({job}) => job),
+    result.incidents.filter(({state, job}) => state === 'closed' && job !== '').map(({job}) => job),
   )
-  const named = rows.filter((row) => closed.has(row.fact_job_name))
-  const ids = [...new Set(named.map((row) => row.fact_job_id))].toSorted((a, b) => a - b)
-  const jobs = yield* each<{id: number; name: string}>(
-    `SELECT id, name FROM jobs WHERE id = ? AND watched = 1${tx.dialect.forUpdate}`,
-    ids.map((id) => [id]),
+  const stored = yield* each<{id: number}>(
+    `SELECT id FROM jobs WHERE name = ? AND deleted_at IS NULL AND watched = 1`,
+    [...closed].map((name) => [name]),
+  )
+  const ids = [
+    ...new Set([...rows.map((row) => row.fact_job_id), ...stored.flat().map(({id}) => id)]),
+  ]
+  const jobs = yield* each<{id: number}>(
+    `SELECT id FROM jobs WHERE id = ? AND watched = 1${tx.dialect.forUpdate}`,
+    ids.toSorted((a, b) => a - b).map((id) => [id]),
   )
   yield* sendEach(
     `UPDATE jobs SET watched = NULL WHERE id = ?

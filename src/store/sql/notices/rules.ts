@@ -5,6 +5,7 @@ import {type RuleDefinition, RULES_MAX} from '../../../core/notice-rule.ts'
 import type {NewRule, PutRuleResult, RuleRecord} from '../../../ports/notice-store.ts'
 import {recordChange} from '../access/audit.ts'
 import {all, one, type Query, type Transaction} from '../query.ts'
+import {olderServer} from '../cluster/members.ts'
 import {channels, lockChannels} from './channels.ts'
 import {writeScopes} from './scopes.ts'
 
@@ -50,6 +51,8 @@ export function* putRule(
   actor: Actor = BELFRY,
 ): Query<PutRuleResult> {
   const {name, to} = definition
+  const older = yield* olderServer()
+  if (older !== null) return {kind: 'not_ready', server: older}
   // No rule names a channel that is deleted meanwhile.
   yield* lockChannels()
   const known = new Set((yield* channels(tx)).map((channel) => channel.name))

@@ -6,6 +6,7 @@ import {matchesText} from '../../../core/access/glob.ts'
 import type {NewestMessages} from '../../../core/notice-evaluation.ts'
 import {type NoticeScope, type ScopeKind, scopesOf} from '../../../core/notice-incidents.ts'
 import type {RuleDefinition} from '../../../core/notice-rule.ts'
+import {sweepWorkOf} from '../../../core/notice-sweeps.ts'
 import {metaValue, putMeta} from '../cluster/settings.ts'
 import {all, one, type Query, type Transaction} from '../query.ts'
 
@@ -28,12 +29,17 @@ export function* noticeScopes(): Query<Scopes> {
 /** Key of the row that evaluations lock; its value is when each rule made its newest messages. */
 export const EVALUATED = 'notice_evaluated'
 
+/** Key of the row that regular looks read: what sweeps the rules need. */
+export const SWEEP_WORK = 'notice_work'
+
 /** Writes the scopes anew; called in the transaction that changes a rule. */
 export function* writeScopes(tx: Transaction): Query<void> {
   yield* lockEvaluation(tx)
   const rows = yield* all<{rule_definition: string}>(`SELECT rule_definition FROM notice_rules`)
   const rules = rows.map((row) => JSON.parse(row.rule_definition) as RuleDefinition)
   yield* putMeta(NOTICE_SCOPES, JSON.stringify(scopesOf(rules)))
+  const work = sweepWorkOf(rules.map((definition) => ({definition})))
+  yield* putMeta(SWEEP_WORK, JSON.stringify(work))
   // Incidents of rules and conditions that are gone are closed by the next evaluation.
   yield* all(
     `UPDATE notice_incidents SET wake_at = ? WHERE incident_state <> 'closed' OR has_message = 1`,
