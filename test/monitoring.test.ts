@@ -72,7 +72,7 @@ test('alert rules ask for metrics that exist', () => {
       assert.ok(kept.includes(label!), `${alert}: its series have no ${label!}`)
   }
   const names = rules.map(({alert}) => alert)
-  // What fails silently otherwise.
+  // These fail silently otherwise.
   for (const name of ['BelfryJobFailed', 'BelfryJobNeverSucceeded', 'BelfryNoticesNotDelivered'])
     assert.ok(names.includes(name), name)
   const listed = readFileSync(join(ROOT, 'docs', 'how-to', 'monitor.md'), 'utf8')

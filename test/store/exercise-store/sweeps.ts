@@ -199,7 +199,7 @@ export function sweepCases(when: Case): void {
     scene.advance(HOUR)
     const found = '+rule/a/no_success_for +team/b/no_success_for'
     assert.equal(await sweep(scene, 'jobs', 1), found)
-    // What is about the cluster needs the right to list its members.
+    // A condition about the cluster needs the right to list its members.
     scene.advance(HOUR)
     assert.equal(await sweep(scene, 'cluster'), '')
   })

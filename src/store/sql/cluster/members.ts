@@ -32,8 +32,8 @@ const JOINED_COLUMNS = `id, name, incarnation, address, port, tags, server, runs
   status, started_at, heartbeat_at, knows_schema`
 
 /**
- * Text that a member of this release writes about itself. A server of an earlier release, which leaves the column
- * as it is, has another incarnation.
+ * Text that a member of this release writes about itself. A server of an earlier release, which leaves the
+ * column as it is, has another incarnation.
  */
 function knownSchema(incarnation: string): string {
   return `${SCHEMA_VERSION} ${incarnation}`
