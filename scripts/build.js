@@ -10,6 +10,7 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  realpathSync,
   renameSync,
   rmSync,
   statSync,
@@ -81,23 +82,27 @@ const LOADED_LATER = {
 const REQUIRE_LATER = 'createRequire(import.meta.url)('
 
 /**
+ * Bundles the program and `more` into `folder`; returns the paths of the bundled files. `plugins` come before
+ * our own. A file that is no part of the program stays out if `external` names its package.
+ *
  * @param {typeof import('esbuild')} esbuild
  * @param {string} folder
+ * @param {{entries?: Record<string, string>, plugins?: import('esbuild').Plugin[], external?: string[]}} more
  */
-async function bundle(esbuild, folder) {
+export async function bundle(esbuild, folder, {entries = {}, plugins = [], external = []} = {}) {
   const {metafile} = await esbuild.build({
     absWorkingDir: ROOT,
-    entryPoints: ENTRIES,
+    entryPoints: {...ENTRIES, ...entries},
     outdir: join(folder, 'program'),
     bundle: true,
     // Modules that are imported on demand stay in files of their own.
     splitting: true,
-    external: NOT_BUNDLED,
+    external: [...NOT_BUNDLED, ...external],
     format: 'esm',
     platform: 'node',
     target: 'node26',
     banner: {js: REQUIRE},
-    plugins: [NODE_MODULES, LOADED_LATER],
+    plugins: [...plugins, NODE_MODULES, LOADED_LATER],
     // The bundle is not minified: stack traces name functions. `NODE_OPTIONS=--enable-source-maps` shows the
     // sources.
     sourcemap: 'linked',
@@ -105,8 +110,8 @@ async function bundle(esbuild, folder) {
     metafile: true,
     logLevel: 'warning',
   })
-  writeFileSync(join(folder, 'LICENSES.txt'), licenses(Object.keys(metafile.inputs)))
   cpSync(join(ROOT, 'src', 'http', 'ui'), join(folder, 'ui'), {recursive: true})
+  return metafile
 }
 
 /**
@@ -240,7 +245,7 @@ function buildsByAge() {
 }
 
 /** @returns the bundler; `null` = not installed, or not for this system. */
-async function bundler() {
+export async function bundler() {
   try {
     return await import('esbuild')
   } catch (error) {
@@ -257,7 +262,8 @@ async function main() {
     // Renamed when it is complete: a start meanwhile, or after a crash here, runs the sources.
     const draft = `${folder}.${process.pid}`
     mkdirSync(draft, {recursive: true})
-    await bundle(esbuild, draft)
+    const {inputs} = await bundle(esbuild, draft)
+    writeFileSync(join(draft, 'LICENSES.txt'), licenses(Object.keys(inputs)))
     renameSync(draft, folder)
   }
   // Written also for an earlier build: its sources may have been committed since.
@@ -268,4 +274,5 @@ async function main() {
     rmSync(old, {recursive: true, force: true})
 }
 
-await main()
+// The tests are bundled by the same rules: scripts/bundle-tests.ts imports this file.
+if (realpathSync(process.argv[1] ?? '') === import.meta.filename) await main()

@@ -4,20 +4,20 @@
  */
 import assert from 'node:assert/strict'
 import {execFileSync, spawn} from 'node:child_process'
-import {mkdirSync, mkdtempSync, rmSync} from 'node:fs'
+import {mkdirSync, mkdtempSync, rmSync, writeFileSync} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {createInterface} from 'node:readline'
 import {DatabaseSync} from 'node:sqlite'
 import {after, before, describe, it} from 'node:test'
-import {fileURLToPath} from 'node:url'
+import * as esbuild from 'esbuild'
+import {bundle} from '../../scripts/build.js'
 
 const ROUNDS = Number(process.env['BELFRY_CRASH_ROUNDS'] ?? 40)
 /** Stores tested at the same time. */
 const STORES = 2
 /** The writer is killed after at most this many acknowledgements. */
 const LINES_MAX = 200
-const WRITER = fileURLToPath(new URL('./crash-writer.ts', import.meta.url))
 
 /** Writes of one store that were acknowledged. */
 interface Acknowledged {
@@ -26,18 +26,22 @@ interface Acknowledged {
   readonly ended: Set<number>
 }
 
-/** Compile cache of the writers, which saves most of the time of a round. */
-const CODE_CACHE = mkdtempSync(join(tmpdir(), 'belfry-crash-code-'))
-const ENVIRONMENT = {...process.env, NODE_COMPILE_CACHE: CODE_CACHE}
+/** Build of the writer and its compile cache, which save most of the time of a round. */
+const CODE = mkdtempSync(join(tmpdir(), 'belfry-crash-code-'))
+const WRITER = join(CODE, 'program', 'crash-writer.js')
+const ENVIRONMENT = {...process.env, NODE_COMPILE_CACHE: CODE}
 
 describe('SQLite after kill -9', {concurrency: true}, () => {
-  before(() => {
+  before(async () => {
+    const entries = {'crash-writer': join(import.meta.dirname, 'crash-writer.ts')}
+    await bundle(esbuild, CODE, {entries})
+    writeFileSync(join(CODE, 'package.json'), '{"type": "module"}')
     // A killed process does not save its compile cache, so one process ends normally first.
-    const dataDir = join(CODE_CACHE, 'store')
+    const dataDir = join(CODE, 'store')
     mkdirSync(dataDir)
     execFileSync(process.execPath, [WRITER, dataDir, 'once'], {env: ENVIRONMENT})
   })
-  after(() => rmSync(CODE_CACHE, {recursive: true, force: true}))
+  after(() => rmSync(CODE, {recursive: true, force: true}))
 
   for (let index = 0; index < STORES; index += 1) {
     const rounds = Math.ceil(ROUNDS / STORES)
