@@ -26,6 +26,8 @@ const ONE_TEST_LIMIT_MS = 180 * SECOND_MS
 const KILL_AFTER_MS = 5 * SECOND_MS
 /** `--at-once=N`: test files that run at the same time. */
 const AT_ONCE = '--at-once='
+/** `--sources`: test files run without a bundle. */
+const SOURCES = '--sources'
 /** Test files that start processes mostly wait for them: on two cores, two at once leave a core idle. */
 const TEST_FILES_AT_ONCE = Math.min(8, availableParallelism() + 2)
 /** Tests that start no process and simulate no long history. */
@@ -44,7 +46,6 @@ const FORMAT_CACHE = [
   '--cache-strategy=content',
   `--cache-location=${join(CACHE, 'prettier', 'files.json')}`,
 ]
-const LIGHT_HARNESS = join(import.meta.dirname, 'light-harness.ts')
 
 interface Step {
   readonly name: string
@@ -53,10 +54,12 @@ interface Step {
 }
 
 const isQuick = process.argv.includes('--quick')
+/** A bundle takes longer than the unit tests gain from it. */
+const runsSources = isQuick || process.argv.includes(SOURCES)
 const atOnce = process.argv.find((argument) => argument.startsWith(AT_ONCE))?.slice(AT_ONCE.length)
 const chosenTests = process.argv
   .slice(2)
-  .filter((argument) => argument !== '--quick' && !argument.startsWith(AT_ONCE))
+  .filter((argument) => !['--quick', SOURCES].includes(argument) && !argument.startsWith(AT_ONCE))
 const allTests = isQuick ? UNIT_TESTS : ['test/**/*.test.ts']
 
 /**
@@ -93,15 +96,10 @@ const STEPS: readonly (readonly Step[])[] = [
       name: 'tests',
       command: [
         'node',
-        '--import',
-        LIGHT_HARNESS,
-        '--test',
-        `--test-concurrency=${atOnce ?? TEST_FILES_AT_ONCE}`,
-        `--test-timeout=${ONE_TEST_LIMIT_MS}`,
-        '--test-reporter=dot',
-        '--test-reporter-destination=stdout',
-        `--test-reporter=${LIGHT_HARNESS}`,
-        '--test-reporter-destination=stderr',
+        'scripts/run-tests.ts',
+        `${AT_ONCE}${atOnce ?? TEST_FILES_AT_ONCE}`,
+        `--limit=${ONE_TEST_LIMIT_MS}`,
+        ...(runsSources ? [SOURCES] : []),
         ...(chosenTests.length > 0 ? chosenTests : allTests),
       ],
       limitMs: TESTS_LIMIT_MS,

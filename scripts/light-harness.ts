@@ -7,6 +7,7 @@
  */
 import asyncHooks from 'node:async_hooks'
 import {syncBuiltinESMExports} from 'node:module'
+import {basename} from 'node:path'
 import {inspect} from 'node:util'
 import {isMainThread} from 'node:worker_threads'
 
@@ -19,9 +20,12 @@ asyncHooks.createHook = (callbacks) => {
 }
 syncBuiltinESMExports()
 
+/** The test file, also if its bundle runs (`nameOf` in bundle-tests.ts). */
+const FILE = basename(process.argv[1] ?? '').replaceAll('--', '/')
+
 /** The runner passes standard error on line by line. */
 function print(error: unknown): void {
-  const text = `in ${process.argv[1]}: ${inspect(error)}`
+  const text = `in ${FILE}: ${inspect(error)}`
   for (const line of text.split('\n')) console.error(`${UNCAUGHT}${line}`)
 }
 if (isMainThread) {
@@ -33,7 +37,7 @@ if (isMainThread) {
 const FILE_LIMIT_MS = 240_000
 
 // The runner and the processes that a test forks have the same flags.
-const isTestFile = process.argv[1]?.endsWith('.test.ts') === true
+const isTestFile = /\.test\.[jt]s$/.test(FILE)
 if (isMainThread && isTestFile && process.env['NODE_TEST_CONTEXT'] !== undefined)
   setTimeout(exitLate, FILE_LIMIT_MS).unref()
 
