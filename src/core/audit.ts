@@ -62,6 +62,7 @@ export const AUDIT_ROWS = {
   'channel.set': 'A [channel of notices](notices.md) was created or replaced',
   'channel.delete': 'A channel of notices was deleted',
   'channel.test': 'A test message was sent over a channel of notices',
+  'message.resend': 'A message of a notice was sent again',
   'rule.set': 'A [rule of notices](notices.md) was created or replaced',
   'rule.delete': 'A rule of notices was deleted',
   'mute.set': 'Notices about some jobs were muted',
@@ -86,6 +87,7 @@ export const AUDIT_TARGETS = [
   'channel',
   'rule',
   'mute',
+  'message',
   'path',
 ] as const
 export type AuditTarget = (typeof AUDIT_TARGETS)[number]

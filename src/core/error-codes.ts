@@ -240,6 +240,12 @@ export const ERROR_CODES = {
     when: 'No rule of notices has this name.',
     fix: 'See `GET /v1/notices/rules`.',
   },
+  message_unknown: {
+    status: 404,
+    title: 'There is no such message of a notice',
+    when: 'No message has this id, or it is about jobs that the token may not read.',
+    fix: 'See `GET /v1/notices/messages`.',
+  },
   mute_unknown: {
     status: 404,
     title: 'There is no such mute',

@@ -27,6 +27,10 @@ export const MESSAGE_KINDS = [
 ] as const
 export type MessageKind = (typeof MESSAGE_KINDS)[number]
 
+/** States of a message of a channel. `dead`: it was not delivered, and is not tried again. */
+export const MESSAGE_STATES = ['waiting', 'sent', 'dead'] as const
+export type MessageState = (typeof MESSAGE_STATES)[number]
+
 /** Incidents in a message: more would be read by no person. `more` counts the others. */
 export const INCIDENTS_MAX = 20
 

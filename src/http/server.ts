@@ -61,6 +61,7 @@ import {routeNodes} from './routes/nodes.ts'
 import {routePolicies} from './routes/policies.ts'
 import {routeFiring} from './routes/firing.ts'
 import {routeSettings} from './routes/settings.ts'
+import {routeNotices} from './routes/notices.ts'
 import {routeRules} from './routes/rules.ts'
 import {routeSecrets} from './routes/secrets.ts'
 import {routeSession} from './routes/session.ts'
@@ -143,6 +144,7 @@ async function routeV1(
   routeSecrets(v1, operations)
   routeChannels(v1, operations)
   routeRules(v1, operations)
+  routeNotices(v1, operations)
   routeSession(v1, operations, options)
   routeAudit(v1, operations, shared)
   routeOpenApi(v1, routes, options.version)

@@ -175,7 +175,8 @@ async function testMessage(
   }
 }
 
-function requireChannel(name: string, channel: ChannelRecord | null): ChannelRecord {
+/** Throws `channel_unknown`. */
+export function requireChannel(name: string, channel: ChannelRecord | null): ChannelRecord {
   if (channel === null)
     throw new DomainError('channel_unknown', `There is no channel named "${name.slice(0, 64)}".`)
   return channel

@@ -15,6 +15,7 @@ import {createFollow} from './follow.ts'
 import {createJobs, createRuns} from './jobs.ts'
 import {createChannels, createChannelTests} from './channels.ts'
 import {createNodes} from './nodes.ts'
+import {createNotices} from './notices.ts'
 import {createPatch} from './patch.ts'
 import {createPolicies} from './policies.ts'
 import {createRestore} from './restore.ts'
@@ -57,6 +58,7 @@ export function createOperations(dependencies: OperationsDependencies) {
     ...createChannelTests(context),
     ...createRules(context),
     ...createMutes(context),
+    ...createNotices(context),
     ...createSessions(context),
     ...createAudit(context),
     ...createSchedules(context),

@@ -4,6 +4,7 @@
  */
 import type {Actor} from '../core/audit.ts'
 import {check, type Principal, refusalSentence} from '../core/access/authorization.ts'
+import {READ_EVERYTHING} from '../core/access/policy.ts'
 import {DomainError} from '../core/errors.ts'
 import {channelPath} from '../core/notice-channel.ts'
 import {MUTE_MAX_MS, MUTES_MAX} from '../core/notice-mute.ts'
@@ -15,18 +16,35 @@ import type {MuteRecord, MuteRequest, RuleRecord} from '../ports/notice-store.ts
 import {authorOf} from './channels.ts'
 import type {OperationsContext} from './context.ts'
 
+/** A rule, and why it sends nothing; `''` = it acts. */
+export type ShownRule = RuleRecord & {readonly stopped?: string}
+
+/** Says of a rule why it sends nothing: its author has lost all policies, so it sees no job. */
+async function stoppedRules({
+  store,
+}: Pick<OperationsContext, 'store'>): Promise<(rule: RuleRecord) => string> {
+  const known = new Set((await store.policies()).map(({name}) => name)).add(READ_EVERYTHING)
+  return ({author: {name, kind, policies}}) =>
+    kind !== 'client' || policies.some((policy) => known.has(policy))
+      ? ''
+      : `The policies of its author ${name} are deleted, so it sees no job. Store it again.`
+}
+
 export function createRules(context: OperationsContext) {
   const {store} = context
 
   /** Rules that the caller may read, sorted by name. */
-  async function rules(caller: Principal): Promise<readonly RuleRecord[]> {
-    const all = await store.rules()
-    return all.filter(({definition: {name}}) => check(caller, 'read', rulePath(name)).allowed)
+  async function rules(caller: Principal): Promise<readonly ShownRule[]> {
+    const [all, stopped] = await Promise.all([store.rules(), stoppedRules(context)])
+    return all
+      .filter(({definition: {name}}) => check(caller, 'read', rulePath(name)).allowed)
+      .map((record) => ({...record, stopped: stopped(record)}))
   }
 
   /** Throws `rule_unknown`. */
-  async function rule(name: string): Promise<RuleRecord> {
-    return requireRule(name, await store.rule(name))
+  async function rule(name: string): Promise<ShownRule> {
+    const record = requireRule(name, await store.rule(name))
+    return {...record, stopped: (await stoppedRules(context))(record)}
   }
 
   /** `definition` is valid by `checkRule`. Throws `not_allowed`, `rule_invalid`, `too_many_rules`. */

@@ -1,7 +1,11 @@
 /** Channels of notices in the store. A configuration has references to secrets, never their values. */
 import type {Actor} from '../core/audit.ts'
 import type {ChannelDefinition, ChannelRecord, NoticeAuthor} from '../core/notice-channel.ts'
+import type {NameFilter} from '../core/access/authorization.ts'
+import type {Incident, NoticeFact} from '../core/notice-incidents.ts'
+import type {MessageState, NoticeMessage} from '../core/notice-message.ts'
 import type {RuleDefinition} from '../core/notice-rule.ts'
+import type {KeysetPage, KeysetSlice} from './page.ts'
 import type {NewSecret} from './secret-store.ts'
 
 export interface NewChannel {
@@ -78,6 +82,60 @@ export type DeleteChannelResult =
   /** These rules send over it. */
   | {readonly kind: 'in_use'; readonly rules: readonly string[]}
 
+export interface IncidentQuery extends KeysetSlice {
+  /** `null` = in any. */
+  readonly state: Incident['state'] | null
+  /** Name of a rule; `null` = of all. */
+  readonly rule: string | null
+  /** Glob over names of jobs; `null` = all, and the cluster. */
+  readonly job: string | null
+  readonly names: NameFilter
+  /** Incidents of the cluster and its nodes are listed. */
+  readonly seesNodes: boolean
+}
+
+export interface MessageQuery extends KeysetSlice {
+  readonly state: MessageState | null
+  readonly rule: string | null
+  readonly channel: string | null
+  /** Glob over names of jobs. Rows of other jobs may be in the page. */
+  readonly job: string | null
+}
+
+/** A message of a channel. Instants in ms since the epoch. */
+export interface MessageRecord {
+  readonly message: NoticeMessage
+  readonly channel: string
+  /** `dead`: it is not tried again. */
+  readonly state: MessageState
+  readonly attempts: number
+  readonly madeAt: number
+  /** The next attempt; `null` = none. */
+  readonly sendAt: number | null
+  /** When it was sent or given up; `null` = it waits. */
+  readonly endedAt: number | null
+  /** Cause of the last failed attempt; `''` = none. */
+  readonly error: string
+}
+
+export interface PreviewRequest {
+  readonly rule: RuleDefinition
+  readonly names: NameFilter
+  /** Length of time until now. */
+  readonly lastMs: number
+}
+
+export interface NoticeHistory {
+  readonly now: number
+  /** Names of jobs that the rule covers: the first ones. */
+  readonly jobs: readonly string[]
+  readonly jobsTotal: number
+  /** The oldest first. */
+  readonly facts: readonly NoticeFact[]
+  /** More happened than is read. */
+  readonly isPartial: boolean
+}
+
 export interface NoticeStore {
   /** Sorted by name. */
   channels(): Promise<readonly ChannelRecord[]>
@@ -100,4 +158,13 @@ export interface NoticeStore {
   muteNotices(request: MuteRequest, actor?: Actor): Promise<MuteResult>
   /** Returns the mute, which has ended; `null` = no such mute in force. */
   endMute(id: number, actor?: Actor): Promise<MuteRecord | null>
+  /** Newest first. */
+  incidents(query: IncidentQuery): Promise<KeysetPage<Incident>>
+  /** Newest first. */
+  messages(query: MessageQuery): Promise<KeysetPage<MessageRecord>>
+  noticeMessage(id: string): Promise<MessageRecord | null>
+  /** Sends a message again, with its id; `null` = no such message. */
+  resendMessage(id: string, actor?: Actor): Promise<MessageRecord | null>
+  /** The past of the jobs of a rule, as facts. */
+  noticeHistory(request: PreviewRequest): Promise<NoticeHistory>
 }

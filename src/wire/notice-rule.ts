@@ -84,6 +84,9 @@ export const Rule = Type.Object(
     revision: Type.Integer({description: 'Grows with each change.'}),
     updated_at: Time('When it was stored.'),
     updated_by: Type.String({description: 'Name of the token that stored it.'}),
+    stopped: Type.Optional(
+      Type.String({description: 'Why it sends nothing, although it is stored; absent if it acts.'}),
+    ),
   },
   {$id: 'NoticeRule', description: 'A rule of notices.'},
 )
@@ -97,9 +100,17 @@ export type RulesJson = Static<typeof Rules>
 
 const INVALID: BodyRefusal = {code: 'rule_invalid', sentence: 'The rule is invalid'}
 
-/** The definition is valid by `checkRule`. Throws `payload_unparsable`, `rule_invalid` with all faults. */
-export function decodeRule(bytes: Uint8Array, name: string): RuleDefinition {
+/** Name of a rule that is only tried. */
+const UNNAMED = 'preview'
+
+/**
+ * The definition is valid by `checkRule`. `path`: its name there; `null` = that of the body. Throws
+ * `payload_unparsable`, `rule_invalid` with all faults.
+ */
+export function decodeRule(bytes: Uint8Array, path: string | null): RuleDefinition {
   const body = readFields(NewRule, bytes, INVALID)
+  const own = typeof body['name'] === 'string' && body['name'] !== '' ? body['name'] : UNNAMED
+  const name = path ?? own
   const faults = [...fieldFaults(NewRule, body)]
   const wrong = new Set(faults.map(({field}) => field))
   if (typeof body['name'] === 'string' && body['name'] !== '' && body['name'] !== name)
@@ -153,12 +164,19 @@ function withNumbers(when: Static<typeof NewRule>['when']): RuleDefinition['when
   )
 }
 
-export function encodeRule({definition, revision, author, updatedAt}: RuleRecord): RuleJson {
+export function encodeRule({
+  definition,
+  revision,
+  author,
+  updatedAt,
+  stopped = '',
+}: RuleRecord & {readonly stopped?: string}): RuleJson {
   return {
     ...(definition as unknown as RuleJson), // the same fields; the type of parameters is wider
     revision,
     updated_at: formatTime(updatedAt),
     updated_by: author.name,
+    ...(stopped === '' ? {} : {stopped}),
   }
 }
 

@@ -23,8 +23,10 @@ test('a mail channel is set up by a person who types the password, and a mail ar
     code: 0,
     out:
       'channel mail: test message accepted (250: accepted)\n' +
-      'rule all-jobs: all jobs: failed, missed, skipped no_target,behind,undecidable, lost, quarantined, ' +
-      'disabled 24h, late 15m, no leader, node failed, store; to mail\n',
+      'rule all-jobs: 0 jobs: failed, missed, skipped no_target,behind,undecidable, lost, quarantined, ' +
+      'disabled 24h, late 15m, no leader, node failed, store, recovered; to mail\n' +
+      '  in the last 7 days it would have sent 0 messages (not counted: quarantined, disabled, ' +
+      'late, no leader, node failed, store)\n',
     err: 'Password for belfry@127.0.0.1: ',
   })
   assert.deepEqual(smtp.mails[0]!.to, ['ops@example.org'])
@@ -83,13 +85,61 @@ test('a channel that does not deliver sets the exit code, and can be deleted', a
   assert.deepEqual(await api.store.channels(), [])
 })
 
+test('incidents and dead messages are listed, and a message is sent again', async (t) => {
+  const {api, run} = await commands(t)
+  const receiver = await startHttp(t)
+  assert.equal((await run('notice', 'incidents')).out, 'No incidents.\n')
+  assert.equal((await run('notice', 'list', '--dead')).out, 'No messages.\n')
+  assert.equal((await run('notice', 'setup', 'webhook', receiver.url)).code, 0)
+  await api.join()
+  await api.job('load')
+  await api.finish(await api.running('load'), 'failed')
+  await api.clock.advance(60_000)
+  await api.store.evaluateNotices({olderThanMs: 0, sweep: null, seed: 's'})
+  const open = await run('notice', 'incidents', '--state', 'open', '--job', 'lo*')
+  assert.match(open.out, /load failed: exit code 1 +open +1m ago +- +1 +\d+ +all-jobs/)
+  for (let attempt = 1; attempt <= 4; attempt += 1) {
+    const [claimed] = await api.store.claimNotices({sender: 'a', free: {}, otherwise: 1})
+    const {id} = claimed!.message
+    const mark = {id, channel: 'webhook', attempt, sender: 'a', cause: '400: refused'}
+    await api.store.markNotice({...mark, outcome: 'permanent'})
+    await api.clock.advance(2 * 3_600_000)
+  }
+  const dead = await run('notice', 'list', '--dead')
+  assert.match(
+    dead.out,
+    /webhook +dead +8h ago +4 +- +opened +load failed: exit code 1 +400: refused/,
+  )
+  const [id = ''] = /ntc_\w+/.exec(dead.out) ?? []
+  assert.equal((await run('notice', 'resend', id)).out, `${id} is sent again over webhook\n`)
+  assert.match((await run('notice', 'messages', '--state', 'waiting')).out, new RegExp(id))
+  const none = await run('notice', 'resend', 'ntc_none')
+  assert.deepEqual([none.code, /There is no message "ntc_none"/.test(none.err)], [1, true])
+})
+
 test('rules are added, listed and deleted, and jobs are muted for a while', async (t) => {
-  const {run} = await commands(t)
+  const {api, run} = await commands(t)
   const receiver = await startHttp(t)
   await run('notice', 'setup', 'webhook', receiver.url)
   const nightly = ['notice', 'add', 'nightly', '--jobs', 'backup-db', '--to', 'webhook']
   const added = await run(...nightly, '--disabled', '1h', '--failed', '2')
-  assert.equal(added.out, 'rule nightly: jobs backup-db: failed 2, disabled 1h; to webhook\n')
+  assert.equal(
+    added.out,
+    'rule nightly: 0 jobs backup-db: failed 2, disabled 1h, recovered; to webhook\n' +
+      '  in the last 7 days it would have sent 0 messages (not counted: disabled)\n',
+  )
+  const hours = ['--quiet', '22:00-07:00', '--quiet-days', 'sat,sun']
+  const quiet = ['--quiet-timezone', 'Europe/Berlin', '--quiet-except', 'critical']
+  const held = await run(...nightly, '--failed', ...hours, ...quiet)
+  assert.match(held.out, /failed, recovered; quiet 22:00-07:00 Europe\/Berlin; to webhook/)
+  const [, stored] = await api.store.rules()
+  const except = {timezone: 'Europe/Berlin', except: 'critical'}
+  const expected = {days: ['sat', 'sun'], from: '22:00', to: '07:00', ...except}
+  assert.deepEqual(stored!.definition.quiet, [expected])
+  const wrongHours = await run(...nightly, '--failed', '--quiet', 'night')
+  assert.match(wrongHours.err, /--quiet must be two times of day, as 22:00-07:00, not "night"/)
+  const alone = await run(...nightly, '--failed', '--quiet-days', 'sat')
+  assert.match(alone.err, /--quiet is required with --quiet-days/)
   const none = await run(...nightly)
   assert.deepEqual([none.code, /needs a condition/.test(none.err)], [2, true])
   const wrong = await run(...nightly, '--disabled', 'long', '--severity', 'urgent')

@@ -169,6 +169,19 @@ const ROUTES: Readonly<Record<string, Route>> = {
       await admin.call('PUT', '/v1/notices/rules/x', RULE)
     },
   },
+  'POST /v1/notices/messages/{id}/resend': {
+    action: 'message.resend',
+    prepare: async ({api, admin, job}) => {
+      await admin.call('PUT', '/v1/notices/channels/x', CHANNEL)
+      await admin.call('PUT', '/v1/notices/rules/x', {...RULE, when: {deleted: {}}})
+      await job('x')
+      await admin.call('DELETE', '/v1/jobs/x')
+      await api.clock.advance(60_000)
+      await api.store.evaluateNotices({olderThanMs: 0, sweep: null, seed: 'x'})
+      return (await admin.call('GET', '/v1/notices/messages')).json.messages[0].message.id
+    },
+    call: (call, _locked, id) => call('POST', `/v1/notices/messages/${String(id)}/resend`),
+  },
   'POST /v1/notices/mutes': {
     action: 'mute.set',
     call: (call) => call('POST', '/v1/notices/mutes', {until: '1h'}),
@@ -190,6 +203,7 @@ const EXEMPT: Readonly<Record<string, string>> = {
   'POST /v1/acl/bootstrap': 'needs that there is no management token; a test of its own',
   'POST /v1/session': 'refused to no token that can change anything; a test of its own',
   'DELETE /v1/session': 'the same',
+  'POST /v1/notices/preview': 'changes nothing',
   'POST /v1/resume': 'needs a store that was put back; a case of the store',
 }
 

@@ -3,7 +3,9 @@ import type {Command} from 'commander'
 import type {RuleDefinition} from '../../core/notice-rule.ts'
 import type {MuteJson, MutesJson, RuleJson, RulesJson} from '../../wire/notice-rule.ts'
 import {path} from '../client.ts'
-import {UsageError} from '../errors.ts'
+import {counted} from '../../core/explain/words.ts'
+import type {PreviewJson} from '../../wire/notice-list.ts'
+import {CallFailed, UsageError} from '../errors.ts'
 import {type Column, relative, timeAndAge} from '../format.ts'
 import {oneLine} from '../sanitize.ts'
 import {print, printJson, printTable, type Session, type WithSession} from '../session.ts'
@@ -36,6 +38,10 @@ export function addRuleCommands(notice: Command, use: WithSession): void {
     .option('--store', 'The store cannot be written for 60s')
     .option('--notices-failing', 'A channel has delivered nothing for 1h although it should')
     .option('--output', 'A launch wrote output')
+    .option('--quiet <hours>', 'Hours in which messages wait, as 22:00-07:00')
+    .option('--quiet-days <days>', 'Only if they begin on these days, as sat,sun')
+    .option('--quiet-timezone <zone>', 'Zone of these hours (default: the zone of this terminal)')
+    .option('--quiet-except <severity>', 'Rules of this severity send at once')
     .action(use(add))
   notice.command('delete-rule <rule>').description('Delete a rule of notices').action(use(remove))
   notice
@@ -93,6 +99,10 @@ interface AddOptions {
   readonly successFor?: string | true
   /** False = `--no-leader`. */
   readonly leader?: boolean
+  readonly quiet?: string
+  readonly quietDays?: string
+  readonly quietTimezone?: string
+  readonly quietExcept?: string
 }
 
 async function add(session: Session, name: string, options: AddOptions): Promise<void> {
@@ -100,10 +110,29 @@ async function add(session: Session, name: string, options: AddOptions): Promise
   const when = conditionsOf(options)
   if (Object.keys(when).length === 0)
     throw new UsageError('A rule needs a condition, such as --failed.')
-  const body = {to, jobs, severity, repeat, when}
+  const quiet = quietOf(session, options)
+  const body = {to, jobs, severity, repeat, when, quiet}
   const at = path('notices', 'rules', name)
   const {value} = await session.client.call<RuleJson>('PUT', at, {body})
-  print(session, value, ruleLine(value))
+  print(session, value, await ruleLines(session, value))
+}
+
+/** `undefined` = none. */
+function quietOf(
+  {zone}: Session,
+  {quiet, quietDays, quietTimezone, quietExcept}: AddOptions,
+): readonly object[] | undefined {
+  if (quiet === undefined) {
+    if ((quietDays ?? quietTimezone ?? quietExcept) === undefined) return undefined
+    throw new UsageError('--quiet is required with --quiet-days, --quiet-timezone, --quiet-except.')
+  }
+  const [from, to, ...others] = quiet.split('-')
+  if (to === undefined || others.length > 0)
+    throw new UsageError(
+      `--quiet must be two times of day, as 22:00-07:00, not "${oneLine(quiet)}".`,
+    )
+  const days = quietDays?.split(',')
+  return [{from, to, timezone: quietTimezone ?? zone, days, except: quietExcept}]
 }
 
 function conditionsOf(options: AddOptions): Record<string, object> {
@@ -131,18 +160,49 @@ function conditionsOf(options: AddOptions): Record<string, object> {
   }
 }
 
-export function ruleLine({name, jobs, when, to}: RuleJson): string {
-  const of = jobs === '*' ? 'all jobs' : `jobs ${jobs}`
-  return oneLine(`rule ${name}: ${of}: ${whenText(when)}; to ${to.join(', ')}`) + '\n'
+/** The rule, the number of its jobs, and what it would have sent if the token may ask. */
+export async function ruleLines(session: Session, rule: RuleJson): Promise<string> {
+  const preview = await previewOf(session, rule)
+  const {name, jobs, when, to, recovered, quiet} = rule
+  const glob = jobs === '*' ? '' : ` ${jobs}`
+  const of =
+    preview === null
+      ? `${jobs === '*' ? 'all jobs' : 'jobs'}${glob}`
+      : `${counted(preview.jobs_total, 'job')}${glob}`
+  const what = [whenText(when), ...(recovered ? ['recovered'] : [])].join(', ')
+  const hours = quiet.map(({from, to: until, timezone}) => `; quiet ${from}-${until} ${timezone}`)
+  const line = `rule ${name}: ${of}: ${what}${hours.join('')}; to ${to.join(', ')}`
+  return `${oneLine(line)}\n${preview === null ? '' : previewLine(preview)}`
+}
+
+function previewLine({messages, partial, left_out: leftOut}: PreviewJson): string {
+  const least = partial ? 'at least ' : ''
+  const without =
+    leftOut.length === 0 ? '' : ` (not counted: ${leftOut.map(conditionWords).join(', ')})`
+  const count = counted(messages, 'message')
+  return `  in the last 7 days it would have sent ${least}${count}${without}\n`
+}
+
+/** `null` = the token may not ask, or the server is older. */
+async function previewOf({client}: Session, rule: RuleJson): Promise<PreviewJson | null> {
+  const {revision: _revision, updated_at: _at, updated_by: _by, stopped: _why, ...body} = rule
+  try {
+    return (await client.call<PreviewJson>('POST', '/notices/preview', {body})).value
+  } catch (error) {
+    if (error instanceof CallFailed && [403, 404].includes(error.status ?? 0)) return null
+    throw error
+  }
 }
 
 /** `failed 2, late 15m`. */
 function whenText(when: RuleJson['when']): string {
   return Object.entries(when)
-    .map(([name, parameters]) =>
-      [name.replaceAll('_', ' '), ...Object.values(parameters)].join(' '),
-    )
+    .map(([name, parameters]) => [conditionWords(name), ...Object.values(parameters)].join(' '))
     .join(', ')
+}
+
+function conditionWords(name: string): string {
+  return name.replaceAll('_', ' ')
 }
 
 async function list(session: Session): Promise<void> {
@@ -155,6 +215,9 @@ async function list(session: Session): Promise<void> {
     {title: 'SEVERITY', text: ({severity}) => severity},
     {title: 'TO', text: ({to}) => to.join(', ')},
     {title: 'WHEN', text: ({when}) => whenText(when)},
+    ...(value.rules.some(({stopped}) => stopped !== undefined)
+      ? [{title: 'STOPPED', text: ({stopped = ''}: RuleJson) => stopped}]
+      : []),
   ]
   printTable(session, columns, value.rules, 'No rules: no notice is sent.')
 }

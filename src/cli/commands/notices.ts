@@ -9,7 +9,8 @@ import {confirm, readSecret, readTextFile} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
 import {print, printJson, printTable, type Session, type WithSession} from '../session.ts'
 import {toned} from '../terminal.ts'
-import {ALL_JOBS_NAME, ALL_JOBS_RULE, addRuleCommands, ruleLine} from './notice-rules.ts'
+import {addNoticeHistoryCommands, messages} from './notice-history.ts'
+import {ALL_JOBS_NAME, ALL_JOBS_RULE, addRuleCommands, ruleLines} from './notice-rules.ts'
 
 interface SetupOptions {
   readonly name?: string
@@ -65,7 +66,11 @@ export function addNoticeCommands(program: Command, use: WithSession): void {
   kind('pagerduty', 'Alerts to PagerDuty; the integration key is secret')
     .option('--url <url>', 'Another address of the API')
     .action(use(setUpPagerDuty))
-  notice.command('list').description('List the channels of notices').action(use(list))
+  notice
+    .command('list')
+    .description('List the channels of notices')
+    .option('--dead', 'List the messages that were given up instead')
+    .action(use(list))
   notice
     .command('test <channel>')
     .description('Send a test message over a channel; exit code 1 = not delivered')
@@ -75,6 +80,7 @@ export function addNoticeCommands(program: Command, use: WithSession): void {
     .description('Delete a channel and its secret')
     .action(use(remove))
   addRuleCommands(notice, use)
+  addNoticeHistoryCommands(notice, use)
 }
 
 interface MailOptions extends SetupOptions {
@@ -142,7 +148,7 @@ async function setUp(session: Session, options: SetupOptions, setup: Setup): Pro
     throw new NegativeResult('')
   }
   const rule = await firstRule(session, name)
-  const line = rule === null ? '' : ruleLine(rule)
+  const line = rule === null ? '' : await ruleLines(session, rule)
   print(session, {channel, test, ...(rule === null ? {} : {rule})}, testLine(name, test) + line)
 }
 
@@ -194,7 +200,8 @@ function testLine(name: string, {delivered, cause}: ChannelTestJson): string {
   return `channel ${oneLine(name)}: test message ${outcome} (${oneLine(cause)})\n`
 }
 
-async function list(session: Session): Promise<void> {
+async function list(session: Session, {dead}: {readonly dead?: true}): Promise<void> {
+  if (dead) return messages(session, {state: 'dead'})
   const {value} = await session.client.call<ChannelsJson>('GET', '/notices/channels')
   if (session.json) return printJson(session, value)
   const {terminal} = session

@@ -61,7 +61,9 @@ import {evaluateNotices} from './notices/evaluation.ts'
 import {claimSweep, noticesDue, noticesState} from './notices/looks.ts'
 import {endStoreOutage, storeAlarms} from './notices/store-alarms.ts'
 import {sweepNotices} from './notices/sweeps.ts'
+import * as noticeLists from './notices/lists.ts'
 import * as mutes from './notices/mutes.ts'
+import {noticeHistory} from './notices/preview.ts'
 import * as rules from './notices/rules.ts'
 import {claimNotices, markNotice, pruneNotices} from './notices/messages.ts'
 import {applyReassignments, endStuck, loadStuck} from './launches/reassign.ts'
@@ -249,6 +251,11 @@ export const METHODS = {
   mutes: read(mutes.mutes),
   muteNotices: write(mutes.muteNotices, {queue: 'other', hasReceipt: true}),
   endMute: write(mutes.endMute, {queue: 'other', hasReceipt: true}),
+  incidents: read(noticeLists.incidents),
+  messages: read(noticeLists.messages),
+  noticeMessage: read(noticeLists.noticeMessage),
+  resendMessage: write(noticeLists.resendMessage, {queue: 'other', hasReceipt: true}),
+  noticeHistory: read(noticeHistory),
   noticesDue: ownRead(noticesDue),
   // Repeated after an unknown outcome, it may say that another server makes the sweep: it is made later.
   claimSweep: write(claimSweep, {queue: 'upkeep'}),

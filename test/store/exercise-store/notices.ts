@@ -437,6 +437,53 @@ export function noticeCases(when: Case): void {
     )
   })
 
+  when('incidents and messages are listed by page, and a message is sent again', async (scene) => {
+    await addRule(scene)
+    for (const name of ['a', 'b', 'c_1']) {
+      await scene.submit(name)
+      await scene.complete(name, 'failed', {exitCode: 3})
+      await sentAfter(scene, 2 * MINUTE)
+    }
+    await scene.complete('a', 'succeeded')
+    await evaluate(scene)
+    const {store} = scene
+    const all = {state: null, rule: null, job: null, names: null, seesNodes: true} as const
+    const incidentsOf = async (over: Partial<Parameters<typeof store.incidents>[0]>) => {
+      const page = await store.incidents({...all, after: null, limit: 10, ...over})
+      return page.items.map(({job}) => job).join(' ')
+    }
+    assert.equal(await incidentsOf({}), 'c_1 b a')
+    assert.equal(await incidentsOf({state: 'open'}), 'c_1 b')
+    assert.equal(await incidentsOf({job: 'c_*'}), 'c_1')
+    assert.equal(await incidentsOf({names: [{pattern: 'a', shown: true}]}), 'a')
+    assert.equal(await incidentsOf({rule: 'other'}), '')
+    const first = await store.incidents({...all, after: null, limit: 2})
+    assert.equal(await incidentsOf({after: first.next}), 'a')
+    const some = {state: null, rule: null, channel: null, job: null, after: null, limit: 10}
+    const {items} = await store.messages(some)
+    assert.deepEqual(
+      items.map(({state, attempts, channel}) => [state, attempts, channel]),
+      Array.from({length: 3}, () => ['sent', 1, 'mail']),
+    )
+    const [found] = (await store.messages({...some, job: 'c_1'})).items
+    assert.deepEqual((await store.messages({...some, state: 'dead'})).items, [])
+    const {id} = found!.message
+    const again = await store.resendMessage(id)
+    assert.deepEqual([again!.state, again!.attempts, again!.message.repeat], ['waiting', 0, true])
+    assert.deepEqual((await claim(scene)).map(shown), ['opened rule/c_1/failed'])
+    assert.equal(await store.resendMessage('none'), null)
+    const request = {rule: aRule({when: {failed: {}, lost: {}}}), names: null, lastMs: HOUR}
+    const history = await store.noticeHistory(request)
+    assert.deepEqual([history.jobs, history.jobsTotal], [['a', 'b', 'c_1'], 3])
+    const ends = history.facts.filter(({kind}) => kind === 'ended')
+    assert.deepEqual(
+      ends.map(({job}) => job.name),
+      ['a', 'b', 'c_1', 'a'],
+    )
+    const owned = {...request, rule: {...request.rule, owner: 'x', metadata: {team: 'a'}}}
+    assert.deepEqual((await store.noticeHistory(owned)).facts, [])
+  })
+
   when('old messages and incidents are removed', async (scene) => {
     await addRule(scene)
     await scene.submit('a')
