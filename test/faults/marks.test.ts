@@ -73,21 +73,40 @@ for (const [what, launches, ran, expected] of cases)
 const LOST_CASES: readonly (readonly [
   what: string,
   fault: readonly [kind: Fault['kind'], lasts: number],
-  execution: readonly [reason: string, claimed: number, ended: number],
+  execution: readonly [reason: string, started: number, ended: number],
   isExplained: boolean,
 ])[] = [
-  ['a claim before a long freeze', ['freeze', 11], ['cut_off', -1, 11], true],
-  ['a claim at the end of a long freeze', ['freeze', 11], ['cut_off', 11.2, 12], true],
-  ['a claim at the end of a short freeze', ['freeze', 5], ['cut_off', 5.2, 6], false],
-  ['a claim long after a freeze', ['freeze', 11], ['cut_off', 20, 21], false],
-  ['a claim at the end, cut off long after', ['freeze', 11], ['cut_off', 11.2, 40], false],
-  ['a claim at the end, of a node that failed', ['freeze', 11], ['node_failed', 11.2, 12], false],
-  ['a claim after a cut', ['cut from the servers', 11], ['cut_off', 11.2, 12], false],
+  ['a run before a long freeze', ['freeze', 11], ['cut_off', -1, 11], true],
+  [
+    'a run that never started, at the end of a long freeze',
+    ['freeze', 11],
+    ['cut_off', 12, 12],
+    true,
+  ],
+  ['a run that never started, after a short freeze', ['freeze', 5], ['cut_off', 6, 6], false],
+  ['a run that never started, long after a freeze', ['freeze', 11], ['cut_off', 20, 20], false],
+  ['a run that started after a freeze', ['freeze', 11], ['cut_off', 11.2, 12], false],
+  [
+    'a run that never started, of a node that failed',
+    ['freeze', 11],
+    ['node_failed', 12, 12],
+    false,
+  ],
+  ['a run while the store is frozen', ['store frozen', 14], ['cut_off', 1, 13], true],
+  ['a run after the store was frozen briefly', ['store frozen', 5], ['cut_off', 1, 5], false],
+  [
+    'a run of a node that failed without the store',
+    ['store frozen', 14],
+    ['node_lost', 1, 13],
+    false,
+  ],
+  ['a run after a cut', ['cut from the servers', 11], ['cut_off', 12, 12], false],
 ]
-for (const [what, [kind, lasts], [reason, claimed, ended], isExplained] of LOST_CASES)
+for (const [what, [kind, lasts], [reason, started, ended], isExplained] of LOST_CASES)
   test(`${what}, ended as ${reason}, is ${isExplained ? '' : 'un'}explained`, () => {
     const at = (seconds: number) => new Date(FROM + seconds * 1_000).toISOString()
-    const fault = {kind, node: 'north', from: FROM, to: FROM + lasts * 1_000}
-    const execution = {node_name: 'north', reason, started_at: at(claimed), finished_at: at(ended)}
+    const node = kind === 'store frozen' ? null : 'north'
+    const fault = {kind, node, from: FROM, to: FROM + lasts * 1_000}
+    const execution = {node_name: 'north', reason, started_at: at(started), finished_at: at(ended)}
     assert.equal(explains(fault, {forbids: true}, execution), isExplained)
   })

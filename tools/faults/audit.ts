@@ -9,7 +9,7 @@ import type {Clients} from './clients.ts'
 import type {Fault} from './faults.ts'
 import type {Load, LoadJob} from './load.ts'
 import {auditLaunches, type Mark} from './marks.ts'
-import type {Operators} from './operators.ts'
+import {neverStarted, type Operators} from './operators.ts'
 
 type Json = Answer['json']
 
@@ -18,8 +18,8 @@ const FAILED_AFTER_MS = 20_000
 /** A disconnected node ends executions that must not overlap sooner. */
 const DISCONNECTED_AFTER_MS = 10_000
 /**
- * A node that thaws may claim before it notices its pause. The check that follows ends such an execution if
- * the node has no heartbeat acknowledged by then.
+ * A node that thaws ends what it claimed before its pause and has not started, if it must not run twice and
+ * no heartbeat is acknowledged by then.
  */
 const THAW_MS = 3_000
 /** A decision within this time is never `missed`. */
@@ -226,12 +226,14 @@ export function explains(
   job: Pick<LoadJob, 'forbids'>,
   execution: Json,
 ): boolean {
-  if (fault.node !== execution.node_name) return false
+  const isCutOff = execution.reason === 'cut_off'
+  // Heartbeats are acknowledged out of the store.
+  if (fault.node !== execution.node_name && !(fault.node === null && isCutOff)) return false
   const claimedAt = Date.parse(execution.started_at)
   const lostAt = Date.parse(execution.finished_at)
-  const endedByItself = execution.reason === 'cut_off' && lostAt <= fault.to + THAW_MS
-  const thawMs = fault.kind === 'freeze' && endedByItself ? THAW_MS : 0
-  if (claimedAt > fault.to + thawMs || lostAt < fault.from) return false
+  const isFrozen = fault.kind === 'freeze' || fault.kind === 'store frozen'
+  const isThawed = isFrozen && isCutOff && neverStarted(execution)
+  if (claimedAt > fault.to + (isThawed ? THAW_MS : 0) || lostAt < fault.from) return false
   if (fault.kind === 'kill') return true
   const silentMs = fault.to - fault.from
   return (

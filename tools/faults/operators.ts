@@ -15,6 +15,13 @@ type Json = Answer['json']
 const ACCEPTED_WITHIN_MS = 150_000
 /** A node learns of its cordon within this time; what it has claimed before may start until then. */
 const CORDON_KNOWN_MS = 5_000
+/** Longest time from a claim to its start on a slow machine. */
+const UNSTARTED_MS = 30_000
+
+/** The process never started: the stored start is the end, and the time of the claim is not known. */
+export function neverStarted({started_at: from, finished_at: to}: Json): boolean {
+  return from === to
+}
 const EDITED_AT_ONCE = 5
 
 export type Verb = 'cordon' | 'drain' | 'uncordon'
@@ -125,11 +132,15 @@ export class Operators {
   }
 
   /** True if a drain explains that the execution was stopped. */
-  hasDrained({node_name: node, started_at: from, finished_at: to}: Json): boolean {
-    return this.#drains.some((drain) => {
-      const until = drain.acceptedAt + drain.deadlineMs
-      const earliest = drain.askedAt + drain.deadlineMs
-      return drain.node === node && Date.parse(from) <= until && earliest <= Date.parse(to)
+  hasDrained(execution: Json): boolean {
+    const {node_name: node, started_at: from, finished_at: to} = execution
+    const endedAt = Date.parse(to)
+    return this.#drains.some(({askedAt, acceptedAt, deadlineMs, ...drain}) => {
+      const until = acceptedAt + deadlineMs
+      const isBefore = neverStarted(execution)
+        ? endedAt <= until + UNSTARTED_MS
+        : Date.parse(from) <= until
+      return drain.node === node && isBefore && askedAt + deadlineMs <= endedAt
     })
   }
 
