@@ -134,8 +134,9 @@ export class FinishBatch {
 
   find(key: ExecutionKey): BatchExecution | null {
     const launch = this.launches.get(key.group)
-    const id = executionId(key)
-    return launch?.executions.find(({record}) => executionId(record) === id) ?? null
+    const isMeant = ({record: {node, attempt}}: BatchExecution) =>
+      node === key.node && attempt === key.attempt
+    return launch?.executions.find(isMeant) ?? null
   }
 
   /** The job of a launch; `null` = it was deleted. */
@@ -172,15 +173,13 @@ export class FinishBatch {
       now: this.#now,
       jitter: end.jitter,
     })
-    const {nodeDeaths} = decision
-    const retriesEnded = launch.record.retriesEnded || decision.endsRetries
-    launch.record = {...launch.record, nodeDeaths, retriesEnded}
+    const {status, reason, nodeDeaths} = decision
+    if (nodeDeaths !== launch.record.nodeDeaths) launch.record = {...launch.record, nodeDeaths}
     launch.changed = true
-    const {status, reason} = decision
-    this.#recordEnd(job, execution, {...end, status, reason})
-    if (status !== end.status) {
-      const outputFoot = `${execution.record.outputFoot}${lostLine(reason)}`
-      execution.record = {...execution.record, outputFoot}
+    if (status === end.status) this.#recordEnd(job, execution, end)
+    else {
+      const outputFoot = `${end.with.outputFoot ?? execution.record.outputFoot}${lostLine(reason)}`
+      this.#recordEnd(job, execution, {...end, status, reason, with: {...end.with, outputFoot}})
     }
     const endedRetries = decision.endsRetries ? this.endRetries(launch, job) : []
     const retry = decision.retry === null ? null : this.#addRetry(launch, execution, decision.retry)
@@ -299,7 +298,8 @@ export class FinishBatch {
     const executions = launch.executions.map(({record}) => record)
     const jobStatus = launchStatus(executions)
     if (jobStatus === null || !launch.record.open) return null
-    const status = wasCancelled(executions) ? 'cancelled' : jobStatus
+    const isCancelled = jobStatus !== 'success' && wasCancelled(executions)
+    const status = isCancelled ? 'cancelled' : jobStatus
     launch.record = {...launch.record, open: false, status, closedAt: this.#now}
     launch.changed = true
     const {group} = launch.record

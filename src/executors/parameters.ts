@@ -6,7 +6,7 @@ export function withDefaults<Name extends string>(
   defaults: Readonly<Record<Name, string>>,
   config: StringMap,
 ): Readonly<Record<Name, string>> {
-  const names = Object.keys(defaults) as Name[]
-  const pairs = names.map((name) => [name, config[name] || defaults[name]])
-  return Object.fromEntries(pairs) as Record<Name, string>
+  const values: Record<Name, string> = {...defaults}
+  for (const name in values) values[name] = config[name] || values[name]
+  return values
 }

@@ -4,12 +4,13 @@ import {mkdtempSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {describe, it, type TestContext} from 'node:test'
-import {DEFAULT_LIMITS} from '../../src/store/sql/query.ts'
+import {DEFAULT_LIMITS, type Statement} from '../../src/store/sql/query.ts'
 import {policies} from '../../src/store/sql/access/tokens.ts'
 import {Connection, sqliteDialect} from '../../src/store/sqlite/connection.ts'
 import {Engine, type WriteAnswer, type WriteRequest} from '../../src/store/sqlite/engine.ts'
 import {errorOf} from '../../src/store/sqlite/errors.ts'
 import {prepareSchema} from '../../src/store/sqlite/schema.ts'
+import {PLAIN_SPEC} from '../support/fixtures.ts'
 
 function engineOn(context: TestContext): {engine: Engine; connection: Connection} {
   const folder = mkdtempSync(join(tmpdir(), 'belfry-engine-'))
@@ -68,6 +69,42 @@ describe('the SQLite engine', () => {
     const answers = engine.commit([put('a', 1), bad, fenced, put('b', 1)])
     assert.deepEqual(kinds(answers), ['ok', 'other', 'term_over', 'ok'])
     assert.deepEqual(stored(connection), ['a', 'b'])
+  })
+
+  it('submits without a conflict run as one query, and each alone if one of them fails', (context) => {
+    const {engine, connection} = engineOn(context)
+    const submit = (name: string, changes: object = {}): WriteRequest => {
+      const spec = {...PLAIN_SPEC, name, ...changes}
+      const once = {ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
+      return {name: 'submit', input: [{spec, ...once}], now: 0}
+    }
+    const revisions = (requests: readonly WriteRequest[]) => {
+      const sql: string[] = []
+      const answer = connection.answer.bind(connection)
+      context.mock.method(connection, 'answer', (statement: Statement) => {
+        if (statement.kind === 'all') sql.push(statement.sql)
+        return answer(statement)
+      })
+      const answers = engine.commit(requests)
+      context.mock.restoreAll()
+      const savepoints = sql.filter((text) => text.startsWith('SAVEPOINT')).length
+      const stored = answers.map((each) => {
+        return each.ok ? (each.result as {job: {revision: number}}).job.revision : each.failure.kind
+      })
+      return {stored, savepoints}
+    }
+    const again = submit('a', {schedule: '@daily'})
+    assert.deepEqual(revisions([submit('a'), submit('b'), again, submit('c')]), {
+      stored: [1, 1, 2, 1],
+      savepoints: 2,
+    })
+    const bad = submit('d', {displayname: Symbol('x')})
+    assert.deepEqual(revisions([submit('b'), bad, submit('e')]), {
+      stored: [1, 'other', 1],
+      savepoints: 4,
+    })
+    const [parent, child] = [submit('p'), submit('q', {schedule: '', parentJob: 'p'})]
+    assert.deepEqual(revisions([parent, child, submit('r')]), {stored: [1, 1, 1], savepoints: 3})
   })
 
   it('a file locked by another connection rejects every write as unavailable', (context) => {

@@ -2,7 +2,7 @@
  * Successful replies: JSON compact or indented, safe header values, and long lists in chunks. A hundred
  * thousand rows are neither one string in memory nor one pause of the event loop.
  */
-import {createHash} from 'node:crypto'
+import {hash} from 'node:crypto'
 import {Readable} from 'node:stream'
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {decide, jobPath, shownJobs} from '../../core/access/authorization.ts'
@@ -65,10 +65,7 @@ export function sendJob(
 const DIGEST_LENGTH = 11
 
 function digestOf(body: JobJson): string {
-  return createHash('sha256')
-    .update(JSON.stringify(body))
-    .digest('base64url')
-    .slice(0, DIGEST_LENGTH)
+  return hash('sha256', JSON.stringify(body), 'base64url').slice(0, DIGEST_LENGTH)
 }
 
 /**

@@ -138,11 +138,18 @@ export class Connection {
 class PreparedStatement {
   readonly #statement: StatementSync
   readonly #columns: readonly string[]
+  /**
+   * Row without values, to copy. V8 turns an object into a hash table if more than about 17 keys are added one
+   * by one. An object of `JSON.parse` keeps its shape, and so do its copies.
+   */
+  readonly #empty: Row
 
   constructor(database: DatabaseSync, sql: string) {
     this.#statement = database.prepare(withStablePlan(sql))
     this.#statement.setReturnArrays(true)
     this.#columns = this.#statement.columns().map(({name}) => name)
+    const members = this.#columns.map((name) => `${JSON.stringify(name)}: null`)
+    this.#empty = JSON.parse(`{${members.join()}}`) as Row
   }
 
   rows(values: Values): Row[] {
@@ -152,7 +159,7 @@ class PreparedStatement {
   }
 
   #toObject(row: readonly Value[]): Row {
-    const object: Record<string, Value> = {}
+    const object: Record<string, Value> = {...this.#empty}
     this.#columns.forEach((name, index) => (object[name] = row[index]!))
     return object
   }

@@ -1,10 +1,11 @@
 /**
- * Runs batches of writes on one connection: one transaction a batch, one savepoint a write. Synchronous and
- * without a clock, so that the same code runs in the writer's thread and in simulations.
+ * Runs batches of writes on one connection: one transaction a batch, one savepoint a write, or a run of writes
+ * that one query carries out. Synchronous and without a clock, so that the same code runs in the writer's
+ * thread and in simulations.
  */
 import {assert} from '../../lib/assert.ts'
 import {type WriteName, WRITES} from '../sql/methods.ts'
-import type {StoreLimits} from '../sql/query.ts'
+import type {Query, StoreLimits} from '../sql/query.ts'
 import {type Connection, sqliteDialect} from './connection.ts'
 import {
   commitFailureOf,
@@ -69,7 +70,7 @@ export class Engine {
     const isDivisible = requests.length > 1 || alongside !== undefined
     try {
       this.#execute('BEGIN IMMEDIATE')
-      const answers = requests.map((request) => this.#savepoint(request))
+      const answers = mergeableRuns(requests).flatMap((run) => this.#savepoint(run))
       alongside?.()
       return this.#commit(answers, isDivisible)
     } catch (error) {
@@ -85,22 +86,34 @@ export class Engine {
     return answers[0]!
   }
 
-  /** An error of the write is its answer; an error of the store ends the batch. */
-  #savepoint(request: WriteRequest): WriteAnswer {
+  /**
+   * Runs writes in one savepoint. If merged ones fail, each runs alone. An error of a write is its answer; an
+   * error of the store ends the batch.
+   */
+  #savepoint(requests: readonly WriteRequest[]): WriteAnswer[] {
     this.#execute('SAVEPOINT item')
     try {
-      const {name, input, now} = request
-      const tx = {now, dialect: sqliteDialect, limits: this.#limits}
-      const result = this.#connection.run(WRITES[name].query(tx, ...input))
+      const results = this.#connection.run(this.#queryOf(requests))
       this.#execute('RELEASE item')
-      return {ok: true, result}
+      return results.map((result) => ({ok: true, result}))
     } catch (error) {
       const isOfStore = isUnavailable(error) || isDamaged(error)
       if (isOfStore || !this.#connection.database.isTransaction) throw error
       this.#execute('ROLLBACK TO item')
       this.#execute('RELEASE item')
-      return {ok: false, failure: failureOf(error)}
+      if (requests.length > 1) return requests.flatMap((request) => this.#savepoint([request]))
+      return [{ok: false, failure: failureOf(error)}]
     }
+  }
+
+  *#queryOf(requests: readonly WriteRequest[]): Query<readonly unknown[]> {
+    const {name, input, now} = requests.at(-1)!
+    const tx = {now, dialect: sqliteDialect, limits: this.#limits}
+    const method = WRITES[name]
+    if (requests.length === 1 || method.merged === undefined)
+      return [yield* method.query(tx, ...input)]
+    const items = requests.map((request) => request.input[0])
+    return yield* method.merged(tx, items)
   }
 
   /** A failed commit changed nothing, except after an I/O error: then its outcome is unknown. */
@@ -129,6 +142,25 @@ export class Engine {
   #execute(sql: string): void {
     this.#connection.answer({kind: 'all', sql, values: []})
   }
+}
+
+/** Splits writes, in order, into runs that one query can carry out: calls of one method without a conflict. */
+function mergeableRuns(requests: readonly WriteRequest[]): WriteRequest[][] {
+  const runs: WriteRequest[][] = []
+  /** Keys of the last run; `null` = nothing joins it. */
+  let taken: Set<string> | null = null
+  for (const request of requests) {
+    const {name, input} = request
+    const method = WRITES[name]
+    const keys = method.merged === undefined ? null : method.conflictKeys(...input)
+    const last = runs.at(-1)
+    const joins = last?.[0]!.name === name && keys?.some((key) => taken?.has(key) ?? true) === false
+    if (joins) last.push(request)
+    else runs.push([request])
+    if (!joins) taken = keys === null ? null : new Set()
+    for (const key of keys ?? []) taken?.add(key)
+  }
+  return runs
 }
 
 function refuseAll(requests: readonly WriteRequest[], failure: Failure): WriteAnswer[] {

@@ -145,25 +145,29 @@ export function* loadJobs(ids: readonly number[]): Query<(JobRecord | null)[]> {
 }
 
 /** An ephemeral job that has succeeded has a row for a day; deletions by a request are in the audit log. */
-const LAST_REVISION = `SELECT COALESCE(max(revision), 0) AS revision FROM (
-  SELECT revision FROM (SELECT revision FROM jobs
-    WHERE name = ? AND deleted_at IS NOT NULL ORDER BY id DESC LIMIT 1) AS gone
-  UNION ALL SELECT revision_before FROM (SELECT revision_before FROM audit
+const LAST_REVISIONS = `SELECT
+  (SELECT revision FROM jobs
+    WHERE name = ? AND deleted_at IS NOT NULL ORDER BY id DESC LIMIT 1) AS gone,
+  (SELECT revision_before FROM audit
     WHERE target = ? AND action = 'job.delete' AND result = 'done'
     AND NOT EXISTS (SELECT 1 FROM jobs WHERE name = ? AND deleted_at IS NULL)
-    ORDER BY id DESC LIMIT 1) AS deleted
-) AS known`
+    ORDER BY id DESC LIMIT 1) AS deleted`
 
 /**
  * First revisions of jobs to be created, by name: above that of a deleted job of the name, whose `ETag` must
  * not match the new one. That of a live job is not looked up in its audit entries, which may be many.
  */
 export function* firstRevisions(names: readonly string[]): Query<ReadonlyMap<string, number>> {
-  const rows = yield* oneEach<{revision: number}>(
-    LAST_REVISION,
+  const rows = yield* oneEach<{gone: number | null; deleted: number | null}>(
+    LAST_REVISIONS,
     names.map((name) => [name, name, name]),
   )
-  return new Map(names.map((name, index) => [name, rows[index]!.revision + 1]))
+  return new Map(
+    names.map((name, index) => {
+      const {gone, deleted} = rows[index]!
+      return [name, Math.max(gone ?? 0, deleted ?? 0) + 1]
+    }),
+  )
 }
 
 const LOCK_BY_NAME = `SELECT id FROM jobs WHERE name = ? AND deleted_at IS NULL FOR UPDATE`

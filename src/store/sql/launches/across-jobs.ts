@@ -33,7 +33,7 @@ const VISITED_SCATTERED_MAX = 5_000
 
 const NOT_RUN = `l.decision IN ('skipped', 'missed')`
 const ENDED_BADLY = `l.launch_status IN ('failed', 'partially_failed')`
-const EXECUTIONS_ENDED_BADLY = `e.status IN ('failed', 'timed_out', 'lost', 'cancelled')`
+const EXECUTIONS_ENDED_BADLY = `e.finished_at IS NOT NULL AND e.status <> 'succeeded'`
 const ALL = '1 = 1'
 
 /** The index that serves a list, and the conditions of its rows. */

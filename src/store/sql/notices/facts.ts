@@ -58,17 +58,19 @@ const NONE = {launch: null, execution: '', sentence: '', cause: ''} as const
 /** Records the launches and lost executions that end in this batch. Its jobs are locked. */
 export function* recordEnds(tx: Transaction, batch: FinishBatch, scopes: Scopes): Query<void> {
   const facts: NewFact[] = []
+  const ends = new Map(batch.ended.map((end) => [end.launch.group, end]))
   for (const {record, executions} of batch.launches.values()) {
     const job = batch.jobs.get(record.jobId)
     if (job === undefined) continue
     const kinds = scopes(job.name)
+    if (kinds.size === 0 && !job.watched) continue
     const of = {jobId: job.id, jobName: job.name}
     const lost = executions.find(
       ({record: {status}, change}) => status === 'lost' && change !== 'none',
     )
     if (lost !== undefined && kinds.has('lost'))
       facts.push({...of, opens: true, fact: {kind: 'lost', ...lostEvidence(lost.record)}})
-    const end = batch.ended.find(({launch}) => launch.group === record.group)
+    const end = ends.get(record.group)
     if (end === undefined) continue
     const {status, streak} = end
     const records = executions.map((execution) => execution.record)
