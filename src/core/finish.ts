@@ -71,8 +71,17 @@ export function reportedTimes(
   }
 }
 
+/** Result to add to a lost execution, e.g. `failed, exit status 1`; its status stays. `null` = none. */
+export function lateResultOf(
+  stored: Pick<ExecutionRecord, 'status' | 'reason' | 'lateResult'>,
+  {status, exitCode}: {readonly status: FinalStatus; readonly exitCode: number | null},
+): string | null {
+  if (stored.status !== 'lost' || stored.lateResult !== '' || isSameEnd(stored, status)) return null
+  return exitCode === null ? status : `${status}, exit status ${exitCode}`
+}
+
 /** A report of the stored end is no late result. A stop without a request was reported as `cancelled`. */
-export function isSameEnd(
+function isSameEnd(
   {status, reason}: Pick<ExecutionRecord, 'status' | 'reason'>,
   reported: FinalStatus,
 ): boolean {

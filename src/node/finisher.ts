@@ -12,7 +12,8 @@ import {AssertionFailed} from '../lib/assert.ts'
 import {BatchQueue} from '../lib/batch-queue.ts'
 import {pause} from '../lib/pause.ts'
 import type {Events} from '../ports/events.ts'
-import type {FinishItem, FinishOutcome} from '../ports/node-store.ts'
+import type {FinishOutcome} from '../core/end-requests.ts'
+import type {FinishItem} from '../ports/node-store.ts'
 import type {Clock, Wakeup} from '../ports/runtime.ts'
 
 export interface FinisherOptions<Item, Outcome> {

@@ -10,9 +10,9 @@
 import {executionId, lostLine} from '../core/execution.ts'
 import type {Events} from '../ports/events.ts'
 import type {LeaderStore} from '../ports/leader-store.ts'
+import type {FinishOutcome} from '../core/end-requests.ts'
 import type {
   ActiveClaim,
-  FinishOutcome,
   MemberStore,
   NodeStore,
   PreviousIncarnation,

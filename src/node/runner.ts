@@ -205,7 +205,7 @@ export class Runner implements Service {
     const {claimed, secrets} = result!
     const runs = claimed.map((each) => new ExecutionRun(each, sentAt, this.#options, secrets))
     if (this.#stopSignal !== null) for (const run of runs) run.stop(this.#stopSignal)
-    this.#isCordoned = result!.isCordoned === true
+    this.#isCordoned = result!.isCordoned
     this.#slots.add(runs)
     this.#fillSlots()
     if (this.#isCordoned) this.#releases.wake()

@@ -10,7 +10,7 @@ import type {DueDecision, JobFault, LaunchRecord, RequestDecision} from '../core
 import type {PendingWork} from '../core/launch.ts'
 import type {Candidate} from '../core/node.ts'
 import type {StuckExecution} from '../core/reassign.ts'
-import type {FinishOutcome} from './node-store.ts'
+import type {FinishOutcome} from '../core/end-requests.ts'
 import type {Position} from './page.ts'
 
 export interface Lease {

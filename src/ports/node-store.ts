@@ -1,7 +1,7 @@
 /** Nodes: membership, heartbeats, claiming, output, finishing. Agents call `NodeStore` over the wire. */
 import type {Actor} from '../core/audit.ts'
 import type {ExecutionClaim, ExecutionKey, ExecutionRecord, FinalStatus} from '../core/execution.ts'
-import type {FinishedExecution} from '../core/finish-batch.ts'
+import type {FinishOutcome, ReportedEnd} from '../core/end-requests.ts'
 import type {JobSpec, StringMap} from '../core/job.ts'
 import type {LaunchCause} from '../core/launch-record.ts'
 import type {MemberRecord, MemberStatus, StoredOnly} from '../core/node.ts'
@@ -58,15 +58,15 @@ export interface ClaimResult {
   readonly waiting: number
   /** Time until the next pending execution of this node is due; `null` = none. */
   readonly nextDueInMs: number | null
-  /** The node is cordoned: it claims nothing new, and releases what it has not started. Absent = false. */
-  readonly isCordoned?: boolean
+  /** The node is cordoned: it claims nothing new, and releases what it has not started. */
+  readonly isCordoned: boolean
   /**
    * Values of the secrets that the claimed definitions name, by name. A name without a value is a secret
-   * that was deleted, or that cannot be decrypted. For memory only. Absent = none is named.
+   * that was deleted, or that cannot be decrypted. For memory only.
    */
-  readonly secrets?: StringMap
+  readonly secrets: StringMap
   /** Token of the newest claim of this node that took an execution; `''` = none. */
-  readonly newest?: string
+  readonly newest: string
 }
 
 export interface OutputAppend {
@@ -79,21 +79,8 @@ export interface OutputAppend {
   readonly start?: Uint8Array
 }
 
-export interface FinishItem {
-  readonly key: ExecutionKey
-  readonly token: string
-  readonly status: FinalStatus
-  /** Time from the claim to the end by the node's monotonic clock. */
-  readonly durationMs: number
-  /**
-   * Time from the claim to the actual start, at most `durationMs`: the execution may have waited for a slot
-   * or for the helper.
-   */
-  readonly startedAfterMs: number
-  readonly exitCode: number | null
-  readonly reason: string
-  readonly outputHead: string
-  readonly outputFoot: string
+/** The end of an execution, with the output that is not stored yet. */
+export interface FinishItem extends ReportedEnd {
   /** Last bytes of the output that are not appended yet; they may skip bytes that are not kept anyway. */
   readonly output: {
     readonly offset: number
@@ -104,13 +91,6 @@ export interface FinishItem {
   }
   /** Processors stored the output elsewhere: delete appended output, keep only head and foot. */
   readonly dropOutput: boolean
-  /** [0, 1): jitter of the backoff of a retry. */
-  readonly jitter: number
-  /**
-   * Id of the agent that reports the end. It may end only its own executions, and not at a time that the
-   * store's clock has not reached. Absent = a server.
-   */
-  readonly reporter?: string
 }
 
 /**
@@ -122,14 +102,6 @@ export interface FinishItem {
  * `revoked`: anything else; the process started under this claim must be stopped.
  */
 export type ClaimStatus = 'active' | 'lost_may_continue' | 'revoked'
-
-/** The result of finishing one execution. */
-export type FinishOutcome =
-  | FinishedExecution
-  /** The execution had ended already: noted as a late result if it was `lost`, nothing else changed. */
-  | {readonly kind: 'already'; readonly key: ExecutionKey; readonly status: FinalStatus}
-  /** The execution never existed, its job is deleted, or the token is not that of its claim. */
-  | {readonly kind: 'unknown'; readonly key: ExecutionKey}
 
 export interface Heartbeat {
   readonly nodeId: string

@@ -6,7 +6,7 @@ import type {JobSpec} from '../../src/core/job.ts'
 import {checkedLimits} from '../../src/config/limits.ts'
 import {Runner} from '../../src/node/runner.ts'
 import type {FinishItem} from '../../src/ports/node-store.ts'
-import {aJob, anExecution} from '../support/fixtures.ts'
+import {aJob, anExecution, NOTHING_CLAIMED} from '../support/fixtures.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {ScriptedExecutor} from '../support/scripted-executor.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
@@ -41,7 +41,7 @@ async function running(onDisconnect: JobSpec['onDisconnect'], concurrency: 'allo
     executors: {get: () => executor},
     processors: {get: () => null},
     store: {
-      claim: async () => [{claimed: claimed.splice(0), waiting: 0, nextDueInMs: null}],
+      claim: async () => [{...NOTHING_CLAIMED, claimed: claimed.splice(0)}],
       verifyClaims: async () => ['active'],
       cancelled: async () => [],
       appendOutput: async (items) => items.map(() => true),

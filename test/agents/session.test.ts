@@ -7,7 +7,7 @@ import {
   type SessionOptions,
   type SessionStore,
 } from '../../src/agents/server/session.ts'
-import {aJob, anExecution} from '../support/fixtures.ts'
+import {aJob, anExecution, NOTHING_CLAIMED} from '../support/fixtures.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
@@ -137,7 +137,7 @@ async function askedBy(claim: {readonly room: number}, slots = 256) {
   const store: Partial<SessionStore> = {
     claim: async (requests) => {
       asked.push(...requests.map(({room}) => room))
-      return [{claimed: [], waiting: 0, nextDueInMs: null}]
+      return [NOTHING_CLAIMED]
     },
   }
   const {session} = aSession(store, undefined, slots)
@@ -158,7 +158,7 @@ test('an agent cannot claim more executions than its slots allow', async () => {
     activeClaims: async () => active.map((each) => ({...each, job: 'labels', ageMs: 0})),
     claim: async (requests) => {
       rooms.push(...requests.map(({room}) => room))
-      return [{claimed: [], waiting: 0, nextDueInMs: null}]
+      return [NOTHING_CLAIMED]
     },
   })
   await session.loadActiveClaims()
@@ -228,7 +228,7 @@ test('an agent gets secrets with its claim', async () => {
   const {spec} = aJob('job').with({executor: 'shell', executorConfig: {env: 'A=${secret:db}'}})
   const execution = anExecution().with({jobName: 'job'}).running().record
   const claimed = [{execution, token: 't1', spec, cause: 'manual' as const, scheduledAt: 0}]
-  const result = {claimed, waiting: 0, nextDueInMs: null, secrets: {db: 'hunter2'}}
+  const result = {...NOTHING_CLAIMED, claimed, secrets: {db: 'hunter2'}}
   const {session, sent} = aSession({claim: async () => [result]})
   await session.handle({kind: 'claim', id: 1, token: 't1', room: 2, after: null})
   const [reply] = sent

@@ -1,14 +1,14 @@
 /** The end of an execution: retries, quarantine, the status of its launch, the counters of its job. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import type {FinalStatus} from '../../src/core/execution.ts'
+import type {ExecutionRecord, FinalStatus} from '../../src/core/execution.ts'
 import {
   countFinish,
   countLaunch,
   decideFinish,
   isReleasable,
-  isSameEnd,
   isStoppedByDrain,
+  lateResultOf,
   launchStatus,
   type Outage,
   outageOf,
@@ -292,12 +292,18 @@ describe('the report of a node', () => {
     assert.deepEqual([ends(1_010_000), ends(null)], [70_000, 1e9])
   })
 
-  it('repeats the stored end if the status is the same, or a stop was reported as cancelled', () => {
-    const stored = {status: 'lost', reason: 'node_drained'} as const
-    assert.equal(isSameEnd(stored, 'lost'), true)
-    assert.equal(isSameEnd(stored, 'cancelled'), true)
-    assert.equal(isSameEnd({...stored, reason: 'node_lost'}, 'cancelled'), false)
-    assert.equal(isSameEnd(stored, 'succeeded'), false)
+  it('is a late result of a lost execution, unless it repeats the stored end', () => {
+    const stored = {status: 'lost', reason: 'node_drained', lateResult: ''} as const
+    const late = (status: FinalStatus, changes: Partial<ExecutionRecord> = {}) =>
+      lateResultOf({...stored, ...changes}, {status, exitCode: status === 'failed' ? 3 : null})
+    assert.equal(late('succeeded'), 'succeeded')
+    assert.equal(late('failed'), 'failed, exit status 3')
+    assert.equal(late('lost'), null)
+    // A stop without a request was reported as `cancelled`.
+    assert.equal(late('cancelled'), null)
+    assert.equal(late('cancelled', {reason: 'node_lost'}), 'cancelled')
+    assert.equal(late('failed', {lateResult: 'succeeded'}), null)
+    assert.equal(late('failed', {status: 'cancelled'}), null)
   })
 })
 

@@ -7,6 +7,17 @@ import type {CatchUp, JobCounters, JobRecord, JobSpec, StringMap} from '../../sr
 import {DEFAULT_SPEC} from '../../src/core/job-fields.ts'
 import type {LaunchCause, LaunchDecision, LaunchRecord} from '../../src/core/launch-record.ts'
 import type {Candidate, MemberRecord, MemberStatus} from '../../src/core/node.ts'
+import type {ClaimResult} from '../../src/ports/node-store.ts'
+
+/** Answer to a claim that takes nothing. */
+export const NOTHING_CLAIMED: ClaimResult = {
+  claimed: [],
+  newest: '',
+  isCordoned: false,
+  secrets: {},
+  waiting: 0,
+  nextDueInMs: null,
+}
 
 /** 2026-03-01T12:00:00Z, a Sunday: the default time of fixtures. */
 export const NOON = Date.parse('2026-03-01T12:00:00Z')

@@ -5,13 +5,13 @@
  */
 import {claimId, type ExecutionClaim, type ExecutionKey} from '../../core/execution.ts'
 import {withDefaults} from '../../core/job-fields.ts'
+import type {FinishOutcome} from '../../core/end-requests.ts'
 import type {
   BeatReply,
   ClaimedExecution,
   ClaimRequest,
   ClaimResult,
   ClaimStatus,
-  FinishOutcome,
   Heartbeat,
   NodeStore,
   OutputAppend,
@@ -56,12 +56,12 @@ export class RemoteNodeStore implements Omit<NodeStore, 'finish'> {
     // Kept after a failure: the claim may be stored, and is repeated with the same token.
     this.#claims.pendingToken = token
     const after = this.#claims.newest
-    const {newest, ...reply} = await this.#rpc.request('claim', {token, room, after})
+    const reply = await this.#rpc.request('claim', {token, room, after})
     const claimed = reply.claimed.map((each) => ({...each, spec: withDefaults(each.spec)}))
     this.#claims.add(claimed)
-    this.#claims.newest = newest
+    this.#claims.newest = reply.newest
     this.#claims.pendingToken = null
-    return [{...reply, claimed}]
+    return [{...reply, claimed, newest: reply.newest ?? ''}]
   }
 
   /** `active` or `revoked`: servers find out about `lost_may_continue` with each heartbeat. */

@@ -8,12 +8,8 @@ import {BatchQueue} from '../../lib/batch-queue.ts'
 import {Loop, type Service} from '../../lib/loop.ts'
 import type {Step} from '../../core/steps.ts'
 import type {Events} from '../../ports/events.ts'
-import type {
-  BeatReply,
-  FinishOutcome,
-  Heartbeat,
-  PreviousIncarnation,
-} from '../../ports/node-store.ts'
+import type {FinishOutcome} from '../../core/end-requests.ts'
+import type {BeatReply, Heartbeat, PreviousIncarnation} from '../../ports/node-store.ts'
 import type {Clock, Random, Wakeup} from '../../ports/runtime.ts'
 import type {Store} from '../../ports/store.ts'
 import {decodeAgentMessage} from '../codec.ts'

@@ -8,11 +8,11 @@ import type {MemberStatus} from '../../core/node.ts'
 import {AssertionFailed} from '../../lib/assert.ts'
 import {pause} from '../../lib/pause.ts'
 import type {Events} from '../../ports/events.ts'
+import type {FinishOutcome} from '../../core/end-requests.ts'
 import type {
   ActiveClaim,
   BeatReply,
   FinishItem,
-  FinishOutcome,
   PreviousIncarnation,
 } from '../../ports/node-store.ts'
 import {finishUnheld, releaseClaims} from '../../node/recover.ts'
@@ -208,8 +208,7 @@ export class AgentSession {
       ...(after === null ? {} : {after}),
     }
     const [result] = await store.claim([request])
-    const {claimed, newest = null, isCordoned = false, secrets = {}, ...rest} = result!
-    for (const {execution, token: claimToken, spec} of claimed) {
+    for (const {execution, token: claimToken, spec} of result!.claimed) {
       const id = claimId({key: execution, token: claimToken})
       this.#running.add(id)
       this.#jobs.set(id, spec.name)
@@ -217,7 +216,7 @@ export class AgentSession {
       const started = {job: spec.name, execution: executionId(execution), node: name, attempt}
       events.emit('execution_started', started)
     }
-    return mutable<ReplyOf<'claim'>>({claimed, newest, isCordoned, secrets, ...rest})
+    return mutable<ReplyOf<'claim'>>(result!)
   }
 
   /** A claim that was revoked once stays so, and is not looked up again. */

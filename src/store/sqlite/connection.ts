@@ -139,8 +139,8 @@ class PreparedStatement {
   readonly #statement: StatementSync
   readonly #columns: readonly string[]
   /**
-   * Row without values, to copy. V8 turns an object into a hash table if more than about 17 keys are added one
-   * by one. An object of `JSON.parse` keeps its shape, and so do its copies.
+   * Row without values, to copy. V8 turns an object into a hash table if more than about 17 keys are added
+   * one by one. An object of `JSON.parse` keeps its shape, and so do its copies.
    */
   readonly #empty: Row
 

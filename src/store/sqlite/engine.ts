@@ -1,7 +1,7 @@
 /**
- * Runs batches of writes on one connection: one transaction a batch, one savepoint a write, or a run of writes
- * that one query carries out. Synchronous and without a clock, so that the same code runs in the writer's
- * thread and in simulations.
+ * Runs batches of writes on one connection: one transaction a batch, one savepoint a write, or a run of
+ * writes that one query carries out. Synchronous and without a clock, so that the same code runs in the
+ * writer's thread and in simulations.
  */
 import {assert} from '../../lib/assert.ts'
 import {type WriteName, WRITES} from '../sql/methods.ts'
@@ -144,7 +144,7 @@ export class Engine {
   }
 }
 
-/** Splits writes, in order, into runs that one query can carry out: calls of one method without a conflict. */
+/** Splits writes, in order, into runs for one query each: calls of one method without a conflict. */
 function mergeableRuns(requests: readonly WriteRequest[]): WriteRequest[][] {
   const runs: WriteRequest[][] = []
   /** Keys of the last run; `null` = nothing joins it. */

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import type {Case} from './case.ts'
 import {aSpec} from './scene.ts'
 import {claimAs} from '../../support/single-calls.ts'
+import {NOTHING_CLAIMED} from '../../support/fixtures.ts'
 
 export function claimCases(when: Case): void {
   when('a claim takes the oldest executions first, up to its free slots', async (scene) => {
@@ -137,7 +138,7 @@ export function claimCases(when: Case): void {
     await scene.join('n1', 'n1-incarnation-2')
     const old = {nodeId: 'n1', incarnation: 'n1-incarnation-1', token: 'old', room: 5}
     const answer = await claimAs(scene.store, old)
-    assert.deepEqual(answer, {claimed: [], waiting: 0, nextDueInMs: null})
+    assert.deepEqual(answer, NOTHING_CLAIMED)
     const now = await claimAs(scene.store, {...old, incarnation: 'n1-incarnation-2', token: 'new'})
     assert.equal(now.claimed.length, 1)
   })

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import type {MemberStatus} from '../../../src/core/node.ts'
 import type {Case} from './case.ts'
 import {beatAs, claimAs} from '../../support/single-calls.ts'
+import {NOTHING_CLAIMED} from '../../support/fixtures.ts'
 
 export function concurrencyCases(when: Case): void {
   when('batched claims of many nodes give each node only its own executions', async (scene) => {
@@ -22,14 +23,14 @@ export function concurrencyCases(when: Case): void {
       claim('n2', 'retried'),
       claim('n1', 'former', 'n1-incarnation-0'),
     ])
-    assert.deepEqual(idle, {claimed: [], newest: '', waiting: 0, nextDueInMs: null})
+    assert.deepEqual(idle, NOTHING_CLAIMED)
     const groups = first.claimed.map(({execution}) => execution.group)
     assert.deepEqual([groups, first.newest], [[group], 'first'])
     assert.deepEqual(again, first)
     assert.deepEqual([other.claimed, other.newest], [[], 'first'])
     assert.deepEqual([retried.claimed, retried.newest], [[], 'token-n2-1'])
     assert(retried.nextDueInMs !== null && retried.nextDueInMs > 0)
-    assert.deepEqual(former, {claimed: [], waiting: 0, nextDueInMs: null})
+    assert.deepEqual(former.claimed, [])
     scene.advance(retried.nextDueInMs)
     const [due, none] = await Promise.all([claim('n2', 'due'), claim('n3', 'none')])
     assert.deepEqual([due.claimed.length, none.claimed.length], [1, 0])

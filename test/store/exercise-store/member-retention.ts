@@ -5,6 +5,7 @@ import {TermOver} from '../../../src/ports/store-errors.ts'
 import type {Case} from './case.ts'
 import {ALL_ROWS, anEnd, HOUR, MINUTE, type Scene} from './scene.ts'
 import {beatAs, claimAs} from '../../support/single-calls.ts'
+import {NOTHING_CLAIMED} from '../../support/fixtures.ts'
 
 const LEFT_AFTER_MS = HOUR
 const FAILED_AFTER_MS = 3 * HOUR
@@ -193,8 +194,7 @@ function afterwardsCases(when: Case): void {
     await scene.run('a', ['n2'])
     await remove(scene)
     assert.equal(await beatAs(scene.store, {...life, status: 'alive'}), 'unknown')
-    const none = {claimed: [], waiting: 0, nextDueInMs: null}
-    assert.deepEqual(await claimAs(scene.store, {...life, token: 't', room: 5}), none)
+    assert.deepEqual(await claimAs(scene.store, {...life, token: 't', room: 5}), NOTHING_CLAIMED)
     assert.deepEqual(await scene.join('n2'), {kind: 'joined'})
     assert.equal(await beatAs(scene.store, {...life, status: 'alive'}), 'ok')
     assert.equal((await scene.claim('n2')).length, 1)

@@ -10,12 +10,8 @@ import type {MemberStatus} from '../../../src/core/node.ts'
 import type {ExecutionQuery, LaunchView} from '../../../src/ports/history-store.ts'
 import type {JobQuery, SubmitRequest, SubmitResult} from '../../../src/ports/job-store.ts'
 import type {DecidedLaunch} from '../../../src/ports/leader-store.ts'
-import type {
-  ClaimedExecution,
-  FinishItem,
-  FinishOutcome,
-  JoinRequest,
-} from '../../../src/ports/node-store.ts'
+import type {FinishOutcome} from '../../../src/core/end-requests.ts'
+import type {ClaimedExecution, FinishItem, JoinRequest} from '../../../src/ports/node-store.ts'
 import type {Store} from '../../../src/ports/store.ts'
 import {PLAIN_SPEC} from '../../support/fixtures.ts'
 import {beatAs, claimAs} from '../../support/single-calls.ts'

@@ -4,7 +4,8 @@
  */
 import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
-import type {ClaimedExecution, FinishOutcome} from '../../../src/ports/node-store.ts'
+import type {FinishOutcome} from '../../../src/core/end-requests.ts'
+import type {ClaimedExecution} from '../../../src/ports/node-store.ts'
 import type {Store} from '../../../src/ports/store.ts'
 import {type Cluster, withCluster} from '../../support/postgres-cluster.ts'
 import {TestPostgres} from '../../support/postgres.ts'

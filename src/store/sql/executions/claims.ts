@@ -17,8 +17,7 @@ import type {
   MemberStore,
   ReleasedExecution,
 } from '../../../ports/node-store.ts'
-import {isReleasable} from '../../../core/finish.ts'
-import type {FinishBatch} from '../../../core/finish-batch.ts'
+import {releasedOf} from '../../../core/end-requests.ts'
 import {loadFinishBatch} from './finish-batch.ts'
 import {
   all,
@@ -87,19 +86,19 @@ export function* claim(
   for (const [index, request] of requests.entries()) {
     const member = incarnations[index] ?? null
     const isCordoned = member !== null && member.cordoned_at !== null
-    const cordonState = isCordoned ? {isCordoned} : {}
     const last = newest.get(request.nodeId)!
     const nextDue = nextDues[index]!
+    const known = {newest: last, isCordoned, secrets: {}}
     if (member?.incarnation !== request.incarnation) {
-      results.push({claimed: [], waiting: 0, nextDueInMs: null})
+      results.push({...known, claimed: [], waiting: 0, nextDueInMs: null})
     } else if (nextDue.is_due === 1 || request.token === last) {
       const isGone = isCordoned || member.status === 'failed' || member.status === 'left'
       const result = yield* claimDue(tx, request, last, isGone)
       newest.set(request.nodeId, result.newest)
-      results.push({...result, ...cordonState})
+      results.push({...known, ...result})
     } else {
       const nextDueInMs = nextDue.next_at === null ? null : nextDue.next_at - tx.now
-      results.push({claimed: [], newest: last, waiting: 0, nextDueInMs, ...cordonState})
+      results.push({...known, claimed: [], waiting: 0, nextDueInMs})
     }
   }
   return results
@@ -138,7 +137,7 @@ function* claimDue(
   request: ClaimRequest,
   last: string,
   isGone: boolean,
-): Query<ClaimResult & {readonly newest: string}> {
+): Query<Omit<ClaimResult, 'isCordoned' | 'secrets'>> {
   const {nodeId, token, room} = request
   const isOvertaken = request.after !== undefined && request.after !== last
   const {claimed, isCut} =
@@ -353,25 +352,13 @@ export function* releaseClaims(
 ): Query<readonly ReleasedExecution[]> {
   // The locks of a finish: release, finish and deletion of the job follow one another.
   const {batch} = yield* loadFinishBatch(tx, claims)
-  const released = claims.flatMap((claim) => releasedOf(batch, claim, tx.now) ?? [])
+  const released = claims.flatMap(({key, token}): ReleasedExecution[] => {
+    const execution = releasedOf(batch, {key, token}, tx.now)
+    return execution === null ? [] : [{key, token, execution}]
+  })
   yield* sendEach(
     RELEASE,
     released.map(({key}) => [tx.now, ...keyValues(key)]),
   )
   return released
-}
-
-/** `null` = not released: the execution stays as it is and must be ended. */
-function releasedOf(
-  batch: FinishBatch,
-  {key, token}: ExecutionClaim,
-  now: number,
-): ReleasedExecution | null {
-  const entry = batch.find(key)
-  const launch = batch.launches.get(key.group)
-  if (entry === null || launch === undefined || batch.jobOf(launch) === null) return null
-  const {record} = entry
-  if (entry.token !== token || !isReleasable(record, launch.record)) return null
-  const reset = {status: 'pending', notBefore: now, startedAt: null, revision: 0} as const
-  return {key, token, execution: {...record, ...reset}}
 }

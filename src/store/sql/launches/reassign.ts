@@ -2,13 +2,12 @@
  * Stuck executions: pending ones that their node does not claim. Loads them for the leader, moves them to
  * other nodes, and ends those that no node may run.
  */
-import {lostLine} from '../../../core/execution.ts'
+import {endWithoutNode, type FinishOutcome} from '../../../core/end-requests.ts'
 import type {MemberStatus} from '../../../core/node.ts'
 import type {StuckExecution} from '../../../core/reassign.ts'
 import {conflictFreeBatches} from '../../../lib/conflict-free.ts'
 import type {Applied, LeaderStore} from '../../../ports/leader-store.ts'
 import type {KeysetPage} from '../../../ports/page.ts'
-import type {FinishOutcome} from '../../../ports/node-store.ts'
 import {loadFinishBatch, writeFinishBatch} from '../executions/finish-batch.ts'
 import {loadJobs} from '../jobs/jobs.ts'
 import {fence} from '../cluster/lease.ts'
@@ -149,14 +148,6 @@ export function* applyReassignments(
   return applied
 }
 
-/** No retry follows, so no jitter is needed. */
-const END = {
-  status: 'lost',
-  reason: 'no_target',
-  jitter: 0,
-  with: {outputFoot: lostLine('no_target')},
-} as const
-
 /** Ends pending executions as `lost`, by the rules of every end. Skips those whose node can claim again. */
 export function* endStuck(
   tx: Transaction,
@@ -173,13 +164,7 @@ export function* endStuck(
     tx,
     ending.map(({key}) => ({key, status: 'lost'})),
   )
-  const {batch} = loaded
-  const ended = ending.flatMap(({key, nodeId}): FinishOutcome[] => {
-    const entry = batch.find(key)
-    if (entry === null || entry.record.status !== 'pending' || entry.nodeId !== nodeId) return []
-    if (batch.jobOf(batch.launches.get(key.group)!) === null) return []
-    return [batch.end(entry, {...END, finishedAt: tx.now})]
-  })
+  const ended = ending.flatMap((stuck) => endWithoutNode(loaded.batch, stuck, tx.now) ?? [])
   yield* writeFinishBatch(tx, loaded)
   return ended
 }
