@@ -6,7 +6,9 @@ import {join} from 'node:path'
 import {test, type TestContext} from 'node:test'
 import {promisify} from 'node:util'
 import {readEvents} from '../src/cli/server-events.ts'
+import {startHttp} from './notices/receivers.ts'
 import {aServer, temporaryDirectory} from './support/server-process.ts'
+import {until} from './support/waiting.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const README = readFileSync(join(ROOT, 'README.md'), 'utf8')
@@ -78,8 +80,9 @@ test('the quick start of the README works', async (t) => {
 
 test('the commands of the tutorial work', async (t) => {
   const blocks = blocksOf(readFileSync(join(ROOT, 'docs', 'tutorial.md'), 'utf8'))
-  assert.equal(blocks.length, 10)
-  const [create, manual, lists, output, next, mistake, flaky, retried, remove, labels] = blocks
+  assert.equal(blocks.length, 12)
+  const [create, manual, lists, output, next, mistake, flaky, retried, ...others] = blocks
+  const [channel, broken, remove, labels] = others
   const {url} = await aServer(t)
   const finished = await subscribe(t, url)
   // The tutorial writes files where it runs.
@@ -94,6 +97,17 @@ test('the commands of the tutorial work', async (t) => {
   assert.match(await run(mistake!, url, cwd), /did you mean "schedule"\?/)
   await run(flaky!, url, cwd)
   assert.match(await run(retried!, url, cwd), /-2 +succeeded [^]*-1 +failed /)
+  const receiver = await startHttp(t)
+  const here = channel!.replace('http://127.0.0.1:9099', receiver.url)
+  assert.match(
+    await run(here, url, cwd),
+    /^channel webhook: test message accepted \(200: accepted\)/,
+  )
+  assert.match(await run(broken!, url, cwd), /broken failed: exit code 1 +open /)
+  const summaries = () => receiver.received.map(({body}) => String(JSON.parse(body).summary))
+  await until('the recovery arrives', () => summaries().length > 2)
+  const expected = ['the channel webhook works', 'broken failed: exit code 1', 'broken: over']
+  assert.deepEqual(summaries(), expected)
   await run(remove!, url, cwd)
   assert.deepEqual(await (await fetch(`${url}/v1/jobs`)).json(), [])
   assert.equal(await run(labels!, url, cwd), 'created labels\n')

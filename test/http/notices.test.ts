@@ -1,6 +1,7 @@
 /** Incidents, messages and previews over HTTP: pages, filters, who sees what, and sending again. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
+import {closedPort, MailGuard} from '../notices/receivers.ts'
 import {type Api, startApi} from './harness.ts'
 import {type LockedApi, startLockedApi} from './tokens.ts'
 
@@ -193,7 +194,8 @@ test('a rule whose author has lost all policies says that it stopped', async (t)
 })
 
 test('no secret of a channel is in a reply, the log of changes, an event or a backup', async (t) => {
-  const api = await startApi(t)
+  const addresses = new MailGuard(await closedPort())
+  const api = await startApi(t, {addresses})
   const secret = 'hunter2-hunter2-hunter2'
   const key = `whsec_${Buffer.from(secret.repeat(2)).toString('base64')}`
   const channels: readonly (readonly [kind: string, config: object])[] = [

@@ -262,7 +262,7 @@ test('ntfy gets headers of one line, a priority and a short body', async (contex
   const over = aMessage({kind: 'closed', summary: 'läuft wieder'})
   const [closed] = await requestsOf(context, 'ntfy', config, over)
   const title = /^=\?UTF-8\?B\?(.+)\?=$/.exec(String(closed!.headers['x-title']))?.[1]
-  assert.equal(Buffer.from(title!, 'base64').toString(), 'Over: läuft wieder')
+  assert.equal(Buffer.from(title!, 'base64').toString(), 'läuft wieder')
   assert.equal(closed!.headers['x-priority'], '3')
   const [hostile] = await requestsOf(context, 'ntfy', config, hostileMessage)
   assert.equal(hostile!.headers['x-injected'], undefined)

@@ -160,6 +160,27 @@ describe('notices of a cluster', () => {
     assert.deepEqual(receiver.kinds, ['opened', 'reminder', 'closed'])
   })
 
+  it('no run starts later while a receiver is away', async () => {
+    const latest = async (isAway: boolean) => {
+      const world = new World(3)
+      const receiver = new Receiver()
+      receiver.isAway = isAway
+      const script = {ms: 10, outcome: 'failed', exitCode: 3} as const
+      const node = await world.start({scripts: {load: () => script}})
+      noticesOf(world, node, receiver)
+      await addRule(world, {repeat: '5m', when: {failed: {}, started: {}}})
+      await world.submit(new JobFixture().with({name: 'load', schedule: '@every 30s'}))
+      await world.clock.advance(2 * HOUR)
+      const page = await world.store.executions('load', {...NEWEST, end: 300})
+      const delays = page!.rows.map(({startedAt, createdAt}) => startedAt! - createdAt)
+      assert(page!.total > 90, `${page!.total} executions`)
+      return {delayMs: Math.max(...delays), refused: receiver.refused}
+    }
+    const [away, there] = [await latest(true), await latest(false)]
+    assert.ok(away.refused > 5, `${away.refused} attempts`)
+    assert.ok(away.delayMs <= there.delayMs + 50, `${away.delayMs} ms, not ${there.delayMs} ms`)
+  })
+
   it('200 jobs that are skipped within seconds are at most three messages', async () => {
     const world = new World(5)
     const receiver = new Receiver()
@@ -182,4 +203,5 @@ describe('notices of a cluster', () => {
   })
 })
 
+const NEWEST = {start: 0, sort: 'id', order: 'desc', status: null, outputBytes: 0} as const
 const REQUEST = {ifMatch: null, createOnly: false, idempotency: null, runOnCreate: false} as const

@@ -38,6 +38,8 @@ export function addRuleCommands(notice: Command, use: WithSession): void {
     .option('--store', 'The store cannot be written for 60s')
     .option('--notices-failing', 'A channel has delivered nothing for 1h although it should')
     .option('--output', 'A launch wrote output')
+    .option('--started', 'A planned time or a request was launched')
+    .option('--succeeded', 'A launch succeeded')
     .option('--quiet <hours>', 'Hours in which messages wait, as 22:00-07:00')
     .option('--quiet-days <days>', 'Only if they begin on these days, as sat,sun')
     .option('--quiet-timezone <zone>', 'Zone of these hours (default: the zone of this terminal)')
@@ -99,6 +101,8 @@ interface AddOptions {
   readonly successFor?: string | true
   /** False = `--no-leader`. */
   readonly leader?: boolean
+  readonly started?: true
+  readonly succeeded?: true
   readonly quiet?: string
   readonly quietDays?: string
   readonly quietTimezone?: string
@@ -138,6 +142,7 @@ function quietOf(
 function conditionsOf(options: AddOptions): Record<string, object> {
   const {failed, missed, skipped, lost, disabled, output, late, running, successFor} = options
   const {expectedBy, since, leader, nodeFailed, firingPaused, undecided, store} = options
+  const {started, succeeded} = options
   if ((expectedBy === undefined) !== (since === undefined))
     throw new UsageError('--expected-by and --since go together.')
   return {
@@ -157,6 +162,8 @@ function conditionsOf(options: AddOptions): Record<string, object> {
     ...(store === undefined ? {} : {store: {}}),
     ...(options.noticesFailing === undefined ? {} : {notices_failing: {}}),
     ...(output === undefined ? {} : {output: {}}),
+    ...(started === undefined ? {} : {started: {}}),
+    ...(succeeded === undefined ? {} : {succeeded: {}}),
   }
 }
 

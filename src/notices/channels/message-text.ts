@@ -20,20 +20,21 @@ const URL_LENGTH_MAX = 1_000
 const UNSAFE = /[\p{Cc}\p{Zl}\p{Zp}\u202a-\u202e\u2066-\u2069]/gu
 const UNSAFE_IN_OUTPUT = /(?![\t\n])[\p{Cc}\p{Zl}\p{Zp}\u202a-\u202e\u2066-\u2069]/gu
 
+/** Summaries of the other kinds say it. */
 const PREFIXES: Readonly<Record<MessageKind, string>> = {
   opened: '',
-  closed: 'Over: ',
-  reminder: 'Still open: ',
+  closed: '',
+  reminder: '',
   digest: 'Meanwhile: ',
-  flapping: 'Flapping: ',
-  output: 'Output: ',
-  started: 'Started: ',
-  succeeded: 'Succeeded: ',
+  flapping: '',
+  output: '',
+  started: '',
+  succeeded: '',
   alive: 'Alive: ',
   test: 'Test: ',
 }
 
-/** Title in one line, such as `Over: load succeeded`. */
+/** Title in one line, such as `Meanwhile: load failed`. */
 export function titleOf({kind, summary}: Pick<NoticeMessage, 'kind' | 'summary'>): string {
   return `${PREFIXES[kind]}${summary}`
 }
