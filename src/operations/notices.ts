@@ -44,7 +44,7 @@ export interface NoticePreview {
   readonly leftOut: readonly Condition[]
 }
 
-export function createNotices({store}: OperationsContext) {
+export function createNotices({store, wakeup}: OperationsContext) {
   /** Newest first. Incidents of the cluster need `list` on the members. */
   function incidents(
     query: Omit<IncidentQuery, 'names' | 'seesNodes'>,
@@ -81,6 +81,7 @@ export function createNotices({store}: OperationsContext) {
     requireChannel(known.channel, await store.channel(known.channel))
     const sent = await store.resendMessage(id, actor)
     if (sent === null) throw messageUnknown(id)
+    wakeup.notify('notices')
     return {...sent, message: {...message, repeat: sent.message.repeat}}
   }
 

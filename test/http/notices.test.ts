@@ -103,6 +103,7 @@ test('a dead message is listed with its cause, and is sent again with its id', a
   const again = await admin.call('POST', `${MESSAGES}/${id}/resend`)
   assert.equal(again.status, 200, again.text)
   assert.deepEqual([again.json.state, again.json.attempts, again.json.error], ['waiting', 0, ''])
+  assert(api.wakeup.notified.includes('notices'), 'servers that look rarely are woken')
   const claimed = await api.store.claimNotices({sender: 'me', free: {}, otherwise: 10})
   const sent = claimed.find(({message}) => message.id === id)!
   assert.deepEqual([sent.message.repeat, sent.message.attempt], [true, 1])

@@ -30,8 +30,13 @@ import {explainFacts} from '../launches/explain.ts'
 import {each, oneEach, type Query, type Transaction} from '../query.ts'
 import {jobOf, type JobRow, SELECT_JOB} from '../rows.ts'
 
-/** Incidents of one evaluation that are explained: each takes twelve reads. Others have a short text. */
-const EXPLAINED_MAX = 100
+/**
+ * Incidents of one evaluation that are explained: each takes twelve reads, about 2 ms in which SQLite stores
+ * nothing else. Others have a short text.
+ */
+const EXPLAINED_MAX = 40
+/** Failures of a message whose dependents are folded. */
+const FOLDED_MAX = 100
 /** Rows of a chain that are read for its dependents. */
 const CHAIN_MAX = 1_000
 
@@ -106,7 +111,7 @@ function* dependentsOf({
 }: NewNotice): Query<ReadonlyMap<string, readonly SkippedDependent[]>> {
   const failures = incidents
     .filter(({condition, launch}) => MAKES_SKIP.has(condition) && launch !== null)
-    .slice(0, EXPLAINED_MAX)
+    .slice(0, FOLDED_MAX)
   if (kind === 'closed' || failures.length === 0) return new Map()
   const roots = yield* oneEach<{root: number}>(
     `SELECT coalesce(root_group, group_id) AS root FROM launches WHERE group_id = ?`,
