@@ -92,6 +92,25 @@ export function pausedReason({reason, pausedBy, until}: FiringPause): string {
   return reasonText('firing_paused', [...text, `by ${pausedBy}`, ...end].join(', '))
 }
 
+const PAUSED_REASON =
+  /^(?:("(?:[^"\\\p{Cc}]|\\["\\/bfnrt]|\\u[0-9a-f]{4})*"), )?by (.+?)(?:, until (\S+Z))?$/u
+
+/** The parts of a stored reason after its code: `"new storage", by ops, until 2026-11-22T04:00:00.000Z`. */
+export function parsePausedReason(detail: string): {
+  readonly text: string
+  readonly by: string
+  /** `null` = until it is ended. */
+  readonly until: number | null
+} {
+  const parts = PAUSED_REASON.exec(detail)
+  const [, text = '""', by = '', until] = parts ?? []
+  return {
+    text: JSON.parse(text) as string,
+    by,
+    until: until === undefined ? null : Date.parse(until),
+  }
+}
+
 /**
  * Separates the due times that a pause of firing covers, as one row, from the others. `firesFrom`: the first
  * of the others; `null` = none.

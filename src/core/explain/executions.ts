@@ -149,14 +149,17 @@ const ADVICE: Readonly<Record<string, string>> = {
   cut_off: 'Look at the network of the node.',
 }
 
+/** Advice after a bad end. */
+export function endAdvice({status, reason}: Pick<ExecutionFacts, 'status' | 'reason'>): string {
+  if (status === 'timed_out') return 'Raise timeout of the job if it needs longer.'
+  return ADVICE[reason] ?? 'Read its output.'
+}
+
 function badEndTold(
   {jobName, group}: LaunchFacts,
   bad: ExecutionFacts,
 ): Pick<Told, 'advice' | 'commands'> {
-  const advice =
-    bad.status === 'timed_out'
-      ? 'Raise timeout of the job if it needs longer.'
-      : (ADVICE[bad.reason] ?? 'Read its output.')
+  const advice = endAdvice(bad)
   const output = `belfry runs output ${jobName} ${executionId({...bad, group})}`
   return {advice, commands: [bad.reason === 'no_secret' ? 'belfry secret list' : output]}
 }

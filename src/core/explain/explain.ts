@@ -212,7 +212,8 @@ function aroundOf(facts: ExplainFacts, context: ExplainContext): Around {
 /** A longer line is cut. */
 const LINE_LENGTH_MAX = 200
 
-function lastLineOf(output: string): string | undefined {
+/** `undefined` = there is none. */
+export function lastLineOf(output: string): string | undefined {
   const line = output.trimEnd().split('\n').at(-1)!.trim()
   return line === '' ? undefined : line.slice(0, LINE_LENGTH_MAX)
 }

@@ -322,7 +322,7 @@ function changeFacts(change: ChangeFacts | undefined): NonNullable<Told['facts']
 }
 
 /** `belfry` is Belfry itself. */
-function actorName(actor: string): string {
+export function actorName(actor: string): string {
   return actor === 'belfry' ? capitalised(actor) : actor
 }
 
