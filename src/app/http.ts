@@ -181,6 +181,7 @@ function operationsOf(parts: ListenerParts, access: AccessTable) {
       },
       runsAsRoot: process.geteuid?.() === 0,
       targets: {defaultTarget: config.defaultTarget, targetWaitMs: config.targetWaitMs},
+      keepLaunches: config.keepLaunches,
       makesBackups: config.backup.directory !== null,
     },
     countTargets: async (tags) =>

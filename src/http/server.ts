@@ -51,6 +51,7 @@ import {routeChannels} from './routes/channels.ts'
 import {routeCluster} from './routes/cluster.ts'
 import {routeFiles} from './routes/files.ts'
 import {routeAcrossJobs} from './routes/across-jobs.ts'
+import {routeProblems} from './routes/problems.ts'
 import {routeHistory} from './routes/history.ts'
 import {routeJobs} from './routes/jobs.ts'
 import {routePlanned} from './routes/planned.ts'
@@ -133,6 +134,7 @@ async function routeV1(
   routeJobs(v1, operations, shared)
   routeHistory(v1, operations, shared, new OutputStreams(operations, streams))
   routeAcrossJobs(v1, operations)
+  routeProblems(v1, operations)
   routePlanned(v1, operations)
   routeStatus(v1, operations)
   routeCluster(v1, operations, options, new EventStreams(options, streams))

@@ -62,6 +62,8 @@ export interface OperationsDependencies {
     readonly runsAsRoot: boolean
     /** Nodes of a job without tags, and how long a launch waits for a node. */
     readonly targets: {readonly defaultTarget: DefaultTarget; readonly targetWaitMs: number}
+    /** Launches kept of each job. */
+    readonly keepLaunches: number
     /** Scheduled backups are configured. */
     readonly makesBackups: boolean
   }

@@ -18,6 +18,7 @@ import {createNodes} from './nodes.ts'
 import {createNotices} from './notices.ts'
 import {createPatch} from './patch.ts'
 import {createPolicies} from './policies.ts'
+import {createProblems} from './problems.ts'
 import {createRestore} from './restore.ts'
 import {createMutes, createRules} from './rules.ts'
 import {RunLimit} from './run-limit.ts'
@@ -48,6 +49,7 @@ export function createOperations(dependencies: OperationsDependencies) {
     ...createHistory(context),
     ...createLaunches(context),
     ...createExplain(context),
+    ...createProblems(context),
     ...createFollow(context),
     ...createMembers(context),
     ...createNodes(context),

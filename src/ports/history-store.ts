@@ -11,6 +11,7 @@ import type {
 } from '../core/launch-record.ts'
 import type {Reason} from '../core/launch-reasons.ts'
 import type {MemberStatus} from '../core/node.ts'
+import type {ProblemFacts} from '../core/problems/facts.ts'
 import type {TracedLaunch} from '../core/trace.ts'
 import type {MetadataFilter} from './job-store.ts'
 import type {KeysetPage, KeysetSlice, Order, Page, Slice} from './page.ts'
@@ -70,6 +71,20 @@ export interface ExecutionListQuery extends AcrossJobs {
   readonly exitCode: number | null
   readonly minDurationMs: number | null
   readonly outputBytes: number
+}
+
+/** A range of time, and which jobs. */
+export interface ProblemQuery {
+  readonly names: NameFilter
+  /** Name of a job, in which `*` is any text; `null` = all. */
+  readonly job: string | null
+  readonly metadata: readonly MetadataFilter[]
+  /** An instant, or a length of time before the end of the range. */
+  readonly since: {readonly at: number} | {readonly agoMs: number}
+  /** `null`, or a time to come = now. */
+  readonly until: number | null
+  /** Launches of each job that the servers keep. */
+  readonly keepLaunches: number
 }
 
 export type ExecutionSort = 'id' | 'started_at' | 'finished_at' | 'attempt'
@@ -197,6 +212,8 @@ export interface HistoryStore {
   launchList(query: LaunchListQuery): Promise<KeysetPage<LaunchView>>
   /** Newest first. */
   executionList(query: ExecutionListQuery): Promise<KeysetPage<ExecutionView>>
+  /** Rows from which problems are made, from one snapshot. Bounded: `isPartial` = there are more. */
+  problemFacts(query: ProblemQuery): Promise<ProblemFacts>
   /** A row a day for the last `days` days including today, oldest first. Days without runs have zeros. */
   statistics(days: number): Promise<readonly DayStatistics[]>
   /** Events that began in [from, to), or lasted into it, newest first. */

@@ -52,6 +52,7 @@ const ROUTES: Readonly<Record<string, Need>> = {
   'GET /v1/launches/{group}': 'any',
   'GET /v1/launches/{group}/trace': 'any',
   'GET /v1/executions': 'team list',
+  'GET /v1/problems': 'team list',
   'GET /v1/jobs/{name}/launches': 'read',
   'GET /v1/jobs/{name}/launches/{group}': 'read',
   'GET /v1/schedules/preview': 'cluster read',

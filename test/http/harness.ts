@@ -196,6 +196,7 @@ export class Api {
         },
         runsAsRoot: false,
         targets: {defaultTarget: 'one', targetWaitMs: 600_000},
+        keepLaunches: 1_000,
         makesBackups: false,
       },
       countTargets: async (tags: StringMap) =>

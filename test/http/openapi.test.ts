@@ -256,6 +256,7 @@ test('replies have exactly the described fields', async (t) => {
     ['LaunchList', (await api.get('/v1/launches')).json],
     ['ExecutionList', (await api.get('/v1/executions')).json],
     ['Trace', (await api.get('/v1/launches/1/trace')).json],
+    ['Problems', (await api.get('/v1/problems')).json],
     ['Member', (await api.get('/v1/leader')).json],
     ['Status', (await api.get('/v1/')).json],
     ['PauseStatus', (await api.get('/v1/pause')).json],

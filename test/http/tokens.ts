@@ -10,6 +10,7 @@ export const TEAM_A = {
     '/v1/busy': {capabilities: ['list']},
     '/v1/launches': {capabilities: ['list']},
     '/v1/executions': {capabilities: ['list']},
+    '/v1/problems': {capabilities: ['list']},
     '/v1/events': {capabilities: ['list']},
     '/v1/jobs/team-a-*': {capabilities: ['create', 'read', 'update', 'delete']},
     '/v1/jobs/team-a-*/**': {capabilities: ['create', 'read', 'list', 'delete']},

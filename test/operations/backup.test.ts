@@ -26,6 +26,7 @@ async function inFolder(t: TestContext, write: (file: string) => Promise<void>) 
     tokenConfigured: false,
     runsAsRoot: false,
     targets: {defaultTarget: 'one', targetWaitMs: 600_000} as const,
+    keepLaunches: 1_000,
     makesBackups: false,
   }
   const store = clientStoreOf({backup: write} as Store, new VirtualClock())

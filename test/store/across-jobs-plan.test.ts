@@ -7,6 +7,7 @@ import {DatabaseSync} from 'node:sqlite'
 import {test} from 'node:test'
 import type {ExecutionListQuery, LaunchListQuery} from '../../src/ports/history-store.ts'
 import {executionList, launchList} from '../../src/store/sql/launches/across-jobs.ts'
+import {problemFacts} from '../../src/store/sql/launches/problems.ts'
 import {trace} from '../../src/store/sql/launches/trace.ts'
 import {MIGRATIONS} from '../../src/store/sql/migrations.ts'
 import {DEFAULT_LIMITS, type Query, type Statement} from '../../src/store/sql/query.ts'
@@ -108,4 +109,40 @@ test('a chain is read from the index of its root', () => {
   const plans = plansOf(trace(TX, 5, 10), {root: 5, group_id: 5})
   assert.match(plans[0]!, /^SEARCH l USING INTEGER PRIMARY KEY/)
   assert.match(plans[1]!, /^SEARCH l USING INDEX launches_root \(root_group=\?\)$/)
+})
+
+test('problems are read from ranges of indexes, and none reads or sorts all rows', () => {
+  const {names, job} = RANGE
+  const query = {names, job, metadata: LAUNCHES.metadata, since: {at: 0}, until: null}
+  const row = {
+    least: 5,
+    most: 5,
+    tags: '{}',
+    began_at: 1,
+    event_kind: 'no_leader',
+    over_at: 1,
+    reason: '',
+  }
+  const keys = {
+    group_id: 5,
+    decided_at: 5,
+    closed_at: 5,
+    finished_at: 5,
+    node_name: 'n',
+    attempt: 1,
+  }
+  const plans = plansOf(problemFacts(TX, {...query, keepLaunches: 9}), {...row, ...keys, id: 1})
+  const used = plans.map((plan) => /(?:INDEX (\w+)|PRIMARY KEY)/.exec(plan)?.[1] ?? 'key')
+  assert.deepEqual(used, [
+    'launches_not_run',
+    'launches_not_run',
+    'launches_ended_badly',
+    'launches_ended_badly',
+    'executions_ended_badly',
+    'executions_ended_badly',
+    'launches_pending',
+    'executions_pending',
+    'executions_running',
+    'key',
+  ])
 })

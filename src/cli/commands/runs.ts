@@ -5,6 +5,7 @@ import {type CancelledJson, type ExecutionJson, omittedLine} from '../../wire/ex
 import type {JobJson} from '../../wire/job.ts'
 import {EXECUTION_FILTERS} from '../../wire/query.ts'
 import {addAllLaunchesCommand, endReason, type Range, rangeQuery, withRange} from './launches.ts'
+import {addProblemsCommand} from './problems.ts'
 import {addTraceCommand} from './trace.ts'
 import {path, STREAM_TIMEOUT_MS} from '../client.ts'
 import {NegativeResult, CallFailed, CommandFailed, UsageError} from '../errors.ts'
@@ -25,6 +26,7 @@ const NO_OUTPUT = {output_size_limit: '0'}
 export function addRunCommands(program: Command, use: WithSession): void {
   addAllLaunchesCommand(program, use)
   addTraceCommand(program, use)
+  addProblemsCommand(program, use)
   const runs = program
     .command('runs')
     .description('List, show, follow and cancel the executions of jobs')

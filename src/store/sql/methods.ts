@@ -23,6 +23,7 @@ import {
 } from './launches/history.ts'
 import {explainFacts} from './launches/explain.ts'
 import {executionList, launchList, launchOfAny} from './launches/across-jobs.ts'
+import {problemFacts} from './launches/problems.ts'
 import {trace} from './launches/trace.ts'
 import {endFiringPause, firingPauses, pauseFiring, removeEndedPauses} from './jobs/firing.ts'
 import {job, jobs} from './jobs/job-list.ts'
@@ -161,6 +162,7 @@ export const METHODS = {
   trace: read(trace),
   launchList: read(launchList),
   executionList: read(executionList),
+  problemFacts: {...read(problemFacts), isLong: true},
   statistics: read(statistics),
   clusterEvents: read(clusterEvents),
   totals: read(totals),

@@ -24,6 +24,7 @@ import {launchCases} from './launch.ts'
 import {leaseCases} from './lease.ts'
 import {memberCases} from './member.ts'
 import {outputCases} from './output.ts'
+import {problemCases} from './problems.ts'
 import {pruneCases} from './prune.ts'
 import {planningCases} from './planning.ts'
 import {requestCases} from './request.ts'
@@ -70,6 +71,7 @@ const SUBJECTS: readonly (readonly [string, (when: Case) => void])[] = [
   ['explain', explainCases],
   ['job list', jobListCases],
   ['across jobs', acrossJobsCases],
+  ['problems', problemCases],
   ['member', memberCases],
   ['member retention', memberRetentionCases],
   ['scheduling', schedulingCases],

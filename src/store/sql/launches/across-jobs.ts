@@ -31,9 +31,9 @@ const VISITED_MAX = 20_000
 /** Rows read for one page through another index: each may be in a block of its own. */
 const VISITED_SCATTERED_MAX = 5_000
 
-const NOT_RUN = `l.decision IN ('skipped', 'missed')`
-const ENDED_BADLY = `l.launch_status IN ('failed', 'partially_failed')`
-const EXECUTIONS_ENDED_BADLY = `e.finished_at IS NOT NULL AND e.status <> 'succeeded'`
+export const NOT_RUN = `l.decision IN ('skipped', 'missed')`
+export const ENDED_BADLY = `l.launch_status IN ('failed', 'partially_failed')`
+export const EXECUTIONS_ENDED_BADLY = `e.finished_at IS NOT NULL AND e.status <> 'succeeded'`
 const ALL = '1 = 1'
 
 /** The index that serves a list, and the conditions of its rows. */
@@ -79,7 +79,7 @@ export function* launchList(
           ),
         ]),
     ...ofJobs(tx, 'l', query),
-    ...query.metadata.map(hasMetadata),
+    ...query.metadata.map((filter) => hasMetadata(filter)),
     ...(node === null
       ? []
       : [
@@ -197,7 +197,7 @@ function rangeOf({first, before}: Numbers): NonNullable<KeysetList['range']> {
   return {begin: before === null ? null : [before], end: first === null ? null : [first]}
 }
 
-function upTo(at: number | null): NonNullable<KeysetList['range']> {
+export function upTo(at: number | null): NonNullable<KeysetList['range']> {
   return {begin: null, end: at === null ? null : [at]}
 }
 
@@ -208,7 +208,7 @@ function isWithin(column: string, {first, before}: Numbers): Condition[] {
   ]
 }
 
-function ofJobs(
+export function ofJobs(
   tx: Transaction,
   table: string,
   {names, job}: Pick<LaunchListQuery, 'names' | 'job'>,
@@ -218,6 +218,19 @@ function ofJobs(
     ...(names === null ? [] : [isShownName(name, names)]),
     ...(job === null ? [] : [isShownName(name, [{pattern: job.toLowerCase(), shown: true}])]),
     isOfVisibleJob(tx, table),
+  ]
+}
+
+/** The condition for rows of `jobs`, as `j`. */
+export function isOfJobs({
+  names,
+  job,
+  metadata,
+}: Pick<LaunchListQuery, 'names' | 'job' | 'metadata'>): Condition[] {
+  return [
+    isShownName('j.name', names),
+    ...(job === null ? [] : [isShownName('j.name', [{pattern: job.toLowerCase(), shown: true}])]),
+    ...metadata.map((filter) => hasMetadata(filter, 'j.id')),
   ]
 }
 
@@ -233,22 +246,22 @@ export function isOfVisibleJob({now}: Transaction, table: string): Condition {
   )
 }
 
-function hasMetadata(filter: MetadataFilter): Condition {
+export function hasMetadata(filter: MetadataFilter, jobId = 'l.job_id'): Condition {
   const [isPair, values] =
     'either' in filter
       ? ['(m.key = ? OR m.value = ?)', [filter.either, filter.either]]
       : ['m.key = ? AND m.value = ?', [filter.key, filter.value]]
   return condition(
-    `(SELECT count(*) FROM job_metadata m WHERE m.job_id = l.job_id AND ${isPair}) > 0`,
+    `(SELECT count(*) FROM job_metadata m WHERE m.job_id = ${jobId} AND ${isPair}) > 0`,
     ...values,
   )
 }
 
-function condition(sql: string, ...values: readonly Value[]): Condition {
+export function condition(sql: string, ...values: readonly Value[]): Condition {
   return {sql, values}
 }
 
-function allOf(conditions: readonly Condition[]): {where: string; values: readonly Value[]} {
+export function allOf(conditions: readonly Condition[]): {where: string; values: readonly Value[]} {
   return {
     where: conditions.map(({sql}) => sql).join(' AND '),
     values: conditions.flatMap(({values}) => values),

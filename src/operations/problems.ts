@@ -1,0 +1,113 @@
+/** Problems over all jobs that the caller may read, folded by cause. */
+import {
+  decide,
+  isShown,
+  type Principal,
+  readableExecutions,
+  readableJobs,
+} from '../core/access/authorization.ts'
+import {DomainError} from '../core/errors.ts'
+import {lastLineOf} from '../core/explain/explain.ts'
+import type {Problem, Problems} from '../core/problems/facts.ts'
+import {problemsOf} from '../core/problems/problems.ts'
+import type {ProblemQuery} from '../ports/history-store.ts'
+import type {KeysetSlice, Position} from '../ports/page.ts'
+import {decodeOutput} from '../wire/output.ts'
+import type {OperationsContext} from './context.ts'
+
+export interface ProblemsCall extends Omit<ProblemQuery, 'names' | 'keepLaunches'>, KeysetSlice {
+  /** Only what is not over. */
+  readonly open: boolean
+}
+
+/** Problems on a page whose last line of output is read. */
+const OUTPUTS_MAX = 20
+const OUTPUT_END_BYTES = 1_024
+const RANGE_MAX_MS = 90 * 86_400_000
+/** A probe is a write: callers within it share one. */
+const PROBE_FRESH_MS = 1_000
+
+export function createProblems({store, clock, settings}: OperationsContext) {
+  let probed: {at: number; isDown: Promise<boolean>} | null = null
+
+  /** True if the store takes no write now. */
+  function isStoreDown(): Promise<boolean> {
+    const at = clock.monotonicMs()
+    if (probed === null || at - probed.at >= PROBE_FRESH_MS) {
+      const isDown = store.probe().then(
+        () => false,
+        (error: unknown) => {
+          if (error instanceof DomainError) return true
+          throw error
+        },
+      )
+      probed = {at, isDown}
+    }
+    return probed.isDown
+  }
+
+  async function problems(
+    {open, after, limit, ...call}: ProblemsCall,
+    caller: Principal,
+  ): Promise<Omit<Problems, 'next'> & {readonly next: Position | null}> {
+    // A later page is about the same range as the first.
+    const until = after === null ? call.until : Number(after[0])
+    const names = readableJobs(caller)
+    const seesNodes = decide(caller, 'list', '/v1/members').allowed
+    checkRange(call.since, until ?? clock.now())
+    const [facts, isDown] = await Promise.all([
+      store.problemFacts({...call, until, names, keepLaunches: settings.keepLaunches}),
+      isStoreDown(),
+    ])
+    const seesChannels = decide(caller, 'list', '/v1/notices/channels').allowed
+    const found = problemsOf(
+      {...facts, silentChannels: seesChannels ? facts.silentChannels : []},
+      {
+        defaultTarget: settings.targets.defaultTarget,
+        seesNodes,
+        isFiltered: call.job !== null || call.metadata.length > 0,
+        isStoreDown: isDown && facts.to === facts.now,
+      },
+      {open, after: after?.slice(1) ?? null, limit},
+    )
+    return {
+      ...found,
+      problems: await withOutput(found.problems, caller),
+      next: found.next === null ? null : [found.to, ...found.next],
+    }
+  }
+
+  /** Adds the last line of output to the first failures that are not over. */
+  async function withOutput(page: readonly Problem[], caller: Principal): Promise<Problem[]> {
+    const names = readableExecutions(caller)
+    const shown = page
+      .filter(({isOver, output}) => !isOver && output !== null && isShown(names, output.jobName))
+      .slice(0, OUTPUTS_MAX)
+    const lines = await Promise.all(shown.map(lastLine))
+    const byKey = new Map(shown.map(({key}, index) => [key, lines[index]]))
+    return page.map((problem) => {
+      const line = byKey.get(problem.key)
+      return line === undefined ? problem : {...problem, cause: {...problem.cause, last_line: line}}
+    })
+  }
+
+  /** `undefined` = it wrote nothing, or it is not kept. */
+  async function lastLine({output}: Problem): Promise<string | undefined> {
+    const {jobName, ...key} = output!
+    const view = await store.execution(jobName, key, OUTPUT_END_BYTES)
+    return view === null ? undefined : lastLineOf(decodeOutput(view.output))
+  }
+
+  return {problems}
+}
+
+function checkRange(since: ProblemsCall['since'], to: number): void {
+  const lengthMs = 'at' in since ? to - since.at : since.agoMs
+  if (lengthMs <= 0)
+    throw new DomainError('query_invalid', 'since: must be before the end of the range')
+  if (lengthMs > RANGE_MAX_MS)
+    throw new DomainError(
+      'query_invalid',
+      'since: must be at most 90 days before the end of the range',
+    )
+}
