@@ -13,15 +13,18 @@ import {bundleTests} from './bundle-tests.ts'
 import uncaughtErrors from './light-harness.ts'
 
 const HARNESS = join(import.meta.dirname, 'light-harness.ts')
-/** Each took more than half a minute on two busy cores. Their order here is that of their starts. */
+/**
+ * Each took more than half a minute on two busy cores. Their order here is that of their starts. The first
+ * share the cores with the tools, which the trial, whose lags are checked, does not.
+ */
 const LONG = [
   'test/store/postgres.test.ts',
-  'test/faults/trial.test.ts',
+  'test/store/sqlite.test.ts',
   'test/agents/cluster.test.ts',
   'test/store/crash.test.ts',
   'test/faults/store-outage.test.ts',
   'test/app/migrate.test.ts',
-  'test/store/sqlite.test.ts',
+  'test/faults/trial.test.ts',
   'test/faults/features-away.test.ts',
   'test/app/put-back.test.ts',
   'test/faults/features.test.ts',
