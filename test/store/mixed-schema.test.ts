@@ -10,11 +10,13 @@ import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {DatabaseSync} from 'node:sqlite'
 import {describe, it, type TestContext} from 'node:test'
+import {RULE_DEFAULTS} from '../../src/core/notice-rule.ts'
 import type {Events} from '../../src/ports/events.ts'
 import {MIGRATIONS, SCHEMA_VERSION} from '../../src/store/sql/migrations.ts'
 import {sqliteDialect} from '../../src/store/sqlite/connection.ts'
 import {restoreStore} from '../../src/store/sqlite/backup.ts'
 import {openSqliteStore} from '../../src/store/sqlite/store.ts'
+import {beatAs} from '../support/single-calls.ts'
 import {runProgram} from '../support/server-process.ts'
 import {Scene} from './exercise-store/scene.ts'
 import {
@@ -63,6 +65,33 @@ function found(dataDir: string): [version: unknown, hasNext: boolean] {
 }
 
 describe('a store on a file', () => {
+  it('refuses rules of notices while a server of the previous release is a member', async (context) => {
+    const dataDir = folder(context)
+    const author = {name: 'ops', kind: 'management', policies: []} as const
+    const definition = {...RULE_DEFAULTS, name: 'rule', to: ['mail'], when: {failed: {}}}
+    const first = await sceneOn(context, dataDir)
+    await first.join('n2')
+    const config = {url: 'https://example.org'}
+    const channel = {name: 'mail', kind: 'webhook', config, enabled: true}
+    await first.store.putChannel({channel, author, secret: null})
+    assert.equal((await first.store.putRule({definition, author})).kind, 'stored')
+    await first.store.close()
+    // The previous release joins with another incarnation, and does not know the column.
+    const database = new DatabaseSync(join(dataDir, 'belfry.sqlite'))
+    database.exec(`UPDATE members SET incarnation = 'previous' WHERE name = 'node-2'`)
+    database.close()
+    const scene = await sceneOn(context, dataDir)
+    const refused = await scene.store.putRule({definition, author})
+    assert.deepEqual(refused, {kind: 'not_ready', server: 'node-2'})
+    assert.equal(
+      await beatAs(scene.store, {nodeId: 'n2', incarnation: 'previous', status: 'left'}),
+      'ok',
+    )
+    assert.equal((await scene.store.putRule({definition, author})).kind, 'stored')
+    await scene.join('n2', 'n2-incarnation-2')
+    assert.equal((await scene.store.putRule({definition, author})).kind, 'stored')
+  })
+
   it('that the next release migrated can be used by this one, and so can its backups', async (context) => {
     const dataDir = folder(context)
     const before = await sceneOn(context, dataDir)
