@@ -181,6 +181,28 @@ describe('notices of a cluster', () => {
     assert.ok(away.delayMs <= there.delayMs + 50, `${away.delayMs} ms, not ${there.delayMs} ms`)
   })
 
+  it('5,000 jobs that fail within a minute are at most three messages', async () => {
+    const world = new World(6)
+    const receiver = new Receiver()
+    const node = await world.start({slots: 200, scripts: {}})
+    noticesOf(world, node, receiver)
+    await addRule(world)
+    const names = Array.from({length: 5_000}, (_, index) => `job-${index}`)
+    for (const name of names) {
+      node.executor.script(name, () => ({ms: 10, outcome: 'failed', exitCode: 3}))
+      const {spec} = manual(name)
+      await world.store.submit({...REQUEST, spec, runOnCreate: true})
+    }
+    world.notify('launch')
+    await world.clock.advance(5 * MINUTE)
+    assert.ok(receiver.arrived.length > 0 && receiver.arrived.length <= 3, receiver.kinds.join(' '))
+    const told = receiver.arrived.reduce(
+      (sum, {incidents, more}) => sum + incidents.length + more,
+      0,
+    )
+    assert.equal(told, names.length)
+  })
+
   it('200 jobs that are skipped within seconds are at most three messages', async () => {
     const world = new World(5)
     const receiver = new Receiver()
