@@ -6,6 +6,10 @@
  */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
+import {checkedLimits} from '../../src/config/limits.ts'
+import type {NoticeMessage} from '../../src/core/notice-message.ts'
+import {RULE_DEFAULTS} from '../../src/core/notice-rule.ts'
+import {Notices} from '../../src/scheduler/notices.ts'
 import {aJob, type JobFixture} from '../support/fixtures.ts'
 import {Operator} from '../support/operator.ts'
 import type {SimulatedNode} from '../support/simulated-node.ts'
@@ -66,6 +70,8 @@ const sometimes = {
   edited: 0,
   drained: 0,
   takeovers: 0,
+  opened: 0,
+  closed: 0,
   failures: 0,
 }
 
@@ -77,6 +83,8 @@ class Weather {
   #nodes: SimulatedNode[] = []
   #startCount = 0
   #isOutage = false
+  /** Messages as a receiver outside of the cluster gets them. */
+  readonly #received: NoticeMessage[] = []
 
   constructor(seed: number) {
     this.random = new SeededRandom(seed)
@@ -90,6 +98,7 @@ class Weather {
 
   async run(): Promise<void> {
     for (const name of ['a', 'b', 'c']) await this.#start(name)
+    await this.#addRule()
     for (const job of JOBS) await this.operator.submit(job)
     for (let step = 0; step < 70; step += 1) {
       await this.#act()
@@ -123,7 +132,70 @@ class Weather {
       return isSlow ? this.random.between(0, 800) : 0
     }
     node.wakeup.dropsAll = this.random.chance(0.3)
+    this.#startNotices(node)
     this.#nodes = [...this.#nodes.filter(({settings}) => settings.name !== name), node]
+  }
+
+  #startNotices(node: SimulatedNode): void {
+    const notices = new Notices({
+      store: node.store,
+      clock: this.world.clock,
+      random: this.world.random,
+      events: node.events,
+      wakeup: node.wakeup,
+      limits: checkedLimits(),
+      clockGuard: node.clockGuard,
+      sender: node.settings.incarnation,
+      // Every incident is in a message, however many there are.
+      report: {
+        publicUrl: '',
+        defaultTarget: 'one',
+        targetWaitMs: 0,
+        queuedMax: 100,
+        perIncidentKinds: ['webhook'],
+      },
+      isLeader: () => node.isLeading,
+      channels: {
+        send: async (_channel, message) => {
+          if (this.random.chance(0.1)) return {outcome: 'retry', cause: 'no connection'}
+          this.#received.push(message)
+          return {outcome: 'sent', cause: ''}
+        },
+      },
+    })
+    notices.start()
+  }
+
+  async #addRule(): Promise<void> {
+    const {store} = this.world
+    const author = {name: 'ops', kind: 'management', policies: []} as const
+    const config = {url: 'https://example.org'}
+    const channel = {name: 'hook', kind: 'webhook', config, enabled: true}
+    await store.putChannel({channel, author, secret: null})
+    const when = {failed: {}, late: {by: '30s'}, no_success_for: {for: '1m'}, no_leader: {}}
+    const definition = {...RULE_DEFAULTS, name: 'rule', to: ['hook'], when, group_wait: '1s'}
+    assert.equal((await store.putRule({definition, author})).kind, 'stored')
+    this.world.notify('notices')
+  }
+
+  /** Asserts that each message is told once, or marked as a repetition, and openings before closings. */
+  #assertNotices(): void {
+    const summaries = new Map<string, string>()
+    const told = new Map<string, 'opened' | 'closed' | 'flapping'>()
+    for (const {id, kind, repeat, summary, incidents} of this.#received) {
+      assert.ok(repeat || !summaries.has(id), `${id} is sent again without a mark`)
+      assert.equal(summaries.get(id) ?? summary, summary, `${id} has one content`)
+      const isFirst = !summaries.has(id)
+      summaries.set(id, summary)
+      if (!isFirst || (kind !== 'opened' && kind !== 'closed' && kind !== 'flapping')) continue
+      for (const {key} of incidents) {
+        const before = told.get(key) ?? 'closed'
+        // A message about flapping says nothing about the state, so both may follow.
+        if (kind !== 'flapping') assert.notEqual(before, kind, `${key} ${kind} twice`)
+        told.set(key, kind)
+      }
+      if (kind !== 'flapping') sometimes[kind] += 1
+    }
   }
 
   readonly #script = ({executionId}: {executionId: string}): Script => {
@@ -285,6 +357,7 @@ class Weather {
   async #assertWhole(): Promise<void> {
     const {world} = this
     await this.#check()
+    this.#assertNotices()
     const {running, pending, undecided} = await world.store.totals()
     assert.deepEqual({running, pending, undecided}, {running: 0, pending: 0, undecided: 0})
     for (const name of NAMES) await this.#assertExecutions(name)

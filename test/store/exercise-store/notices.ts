@@ -60,9 +60,13 @@ async function claim(scene: Scene, sender = 'a', free: Record<string, number> = 
 async function sentAfter(scene: Scene, ms: number): Promise<readonly string[]> {
   scene.advance(ms)
   await evaluate(scene)
-  const claimed = await claim(scene)
-  for (const notice of claimed) assert(await mark(scene, notice, 'sent'))
-  return claimed.map(shown)
+  const sent: string[] = []
+  for (;;) {
+    const claimed = await claim(scene)
+    if (claimed.length === 0) return sent
+    for (const notice of claimed) assert(await mark(scene, notice, 'sent'))
+    sent.push(...claimed.map(shown))
+  }
 }
 
 async function mark(
@@ -392,6 +396,21 @@ export function noticeCases(when: Case): void {
     assert.equal(await mark(scene, second!, 'sent', 'b'), true)
     scene.advance(HOUR)
     assert.deepEqual(await claim(scene, 'a'), [])
+  })
+
+  when('a recovery waits while another server sends the opening', async (scene) => {
+    await addRule(scene)
+    await scene.submit('a')
+    await scene.complete('a', 'failed')
+    scene.advance(5_000)
+    await evaluate(scene)
+    const [opening] = await claim(scene, 'a')
+    await scene.complete('a', 'succeeded')
+    scene.advance(6_000)
+    await evaluate(scene)
+    assert.deepEqual(await claim(scene, 'b'), [])
+    assert(await mark(scene, opening!, 'sent', 'a'))
+    assert.deepEqual((await claim(scene, 'b')).map(shown), ['closed rule/a/failed'])
   })
 
   when('messages wait in order while a receiver is away', async (scene) => {

@@ -4,7 +4,7 @@
  * repetition.
  */
 import {nextAttempt} from '../../../core/notice-delivery.ts'
-import type {NoticeMessage} from '../../../core/notice-message.ts'
+import type {MessageKind, NoticeMessage} from '../../../core/notice-message.ts'
 import type {ClaimedNotice, NoticeEngineStore} from '../../../ports/notice-engine-store.ts'
 import {recordChannelUse} from './channels.ts'
 import {all, each, one, type Query, sendEach, type Transaction} from '../query.ts'
@@ -19,6 +19,8 @@ const CHANNELS_MAX = 100
 interface MessageRow {
   readonly message_number: number
   readonly message_channel: string
+  readonly message_rule: string
+  readonly message_kind: MessageKind
   readonly message_data: string
   readonly message_attempt: number
   readonly send_at: number
@@ -43,8 +45,8 @@ export function* claimNotices(
     return count > 0 ? [{channel, count}] : []
   })
   const found = yield* each<MessageRow>(
-    `SELECT message_number, message_channel, message_data, message_attempt, send_at, holds_others,
-        sender, claim_until FROM notice_messages
+    `SELECT message_number, message_channel, message_rule, message_kind, message_data,
+        message_attempt, send_at, holds_others, sender, claim_until FROM notice_messages
       WHERE message_channel = ? AND message_state = 'waiting'
       ORDER BY message_number LIMIT 100${tx.dialect.forUpdate}`,
     wanted.map(({channel}) => [channel]),
@@ -65,16 +67,32 @@ export function* claimNotices(
   })
 }
 
+/** Messages about incidents. The others of a rule say nothing about each other. */
+const IN_ORDER: ReadonlySet<MessageKind> = new Set([
+  'opened',
+  'closed',
+  'reminder',
+  'digest',
+  'flapping',
+])
+
 /** The oldest messages of a channel that may be sent now, in order. */
 function claimable(rows: readonly MessageRow[], now: number, count: number): readonly MessageRow[] {
   const claimed: MessageRow[] = []
+  /** Kind of the oldest message of each rule that is not sent. */
+  const unsent = new Map<string, MessageKind>()
   const sending = rows.filter(({claim_until: until}) => until !== null && until > now).length
   for (const row of rows) {
     const isClaimed = row.claim_until !== null && row.claim_until > now
     if (claimed.length >= Math.min(count, AT_ONCE_MAX - sending)) break
     // The receiver is away: its messages wait for the oldest one, so that they arrive in order.
     if (row.holds_others === 1 && (isClaimed || row.send_at > now)) break
-    if (isClaimed || row.send_at > now) continue
+    // A recovery never arrives before the message about its opening, whichever server sends that.
+    const isOrdered = IN_ORDER.has(row.message_kind)
+    const before = unsent.get(row.message_rule) ?? row.message_kind
+    const isNext = !isOrdered || before === row.message_kind
+    if (isOrdered) unsent.set(row.message_rule, before)
+    if (isClaimed || !isNext || row.send_at > now) continue
     claimed.push(row)
     if (row.holds_others === 1) break
   }
