@@ -79,8 +79,8 @@ const IN_ORDER: ReadonlySet<MessageKind> = new Set([
 /** The oldest messages of a channel that may be sent now, in order. */
 function claimable(rows: readonly MessageRow[], now: number, count: number): readonly MessageRow[] {
   const claimed: MessageRow[] = []
-  /** Kind of the oldest message of each rule that is not sent. */
-  const unsent = new Map<string, MessageKind>()
+  /** Kind of the messages of each rule that are not sent; `null` = of more than one, so all others wait. */
+  const unsent = new Map<string, MessageKind | null>()
   const sending = rows.filter(({claim_until: until}) => until !== null && until > now).length
   for (const row of rows) {
     const isClaimed = row.claim_until !== null && row.claim_until > now
@@ -89,9 +89,9 @@ function claimable(rows: readonly MessageRow[], now: number, count: number): rea
     if (row.holds_others === 1 && (isClaimed || row.send_at > now)) break
     // A recovery never arrives before the message about its opening, whichever server sends that.
     const isOrdered = IN_ORDER.has(row.message_kind)
-    const before = unsent.get(row.message_rule) ?? row.message_kind
-    const isNext = !isOrdered || before === row.message_kind
-    if (isOrdered) unsent.set(row.message_rule, before)
+    const before = unsent.get(row.message_rule)
+    const isNext = !isOrdered || before === undefined || before === row.message_kind
+    if (isOrdered) unsent.set(row.message_rule, isNext ? row.message_kind : null)
     if (isClaimed || !isNext || row.send_at > now) continue
     claimed.push(row)
     if (row.holds_others === 1) break
