@@ -178,7 +178,7 @@ class Weather {
     this.world.notify('notices')
   }
 
-  /** Asserts that each message is told once, or marked as a repetition, and openings before closings. */
+  /** Asserts that each message is sent once, or marked as a repetition, and openings before closings. */
   #assertNotices(): void {
     const summaries = new Map<string, string>()
     const told = new Map<string, 'opened' | 'closed' | 'flapping'>()
