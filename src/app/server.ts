@@ -15,9 +15,11 @@ import {NetworkGuard} from '../platform/network-guard.ts'
 import {VERSION} from '../platform/version.ts'
 import type {JoinRequest} from '../ports/node-store.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../ports/store-errors.ts'
+import type {NoticeChannels} from '../ports/notice-channel.ts'
 import type {ProcessorRegistry} from '../processors/registry.ts'
 import {PER_INCIDENT_KINDS} from '../notices/channels/kinds.ts'
 import {openChannels} from '../notices/channels/open-channels.ts'
+import {ClusterPing} from '../scheduler/cluster-ping.ts'
 import {Leadership} from '../scheduler/leadership.ts'
 import {Notices} from '../scheduler/notices.ts'
 import {StoreWatch} from '../scheduler/store-watch.ts'
@@ -84,6 +86,7 @@ class Server implements RunningServer {
   #executors!: ExecutorRegistry
   #processors!: ProcessorRegistry
   #listener!: Listener
+  #channels!: NoticeChannels
   readonly #clockGuard: ReturnType<typeof createClockGuard>
   #leadership: Leadership | null = null
   #damage: string | null = null
@@ -144,6 +147,7 @@ class Server implements RunningServer {
     await this.#recover() // releases or ends claims of previous incarnations
     if (this.#config.run) this.#startRunner()
     this.life.startClockWatch(() => this.#clockGuard.storeOffsetMs)
+    this.#channels = this.#openChannels()
     this.#startLeadership()
     this.#startNotices()
     this.#started.resolve()
@@ -277,21 +281,32 @@ class Server implements RunningServer {
       holder: this.#identity.incarnation,
       limits,
       onStoreTime: (now) => void this.#clockGuard.trustedNow(now, clock.monotonicMs()),
-      services: (term, onTermOver) => leaderServices(parts, term, onTermOver, this.#clockGuard),
+      services: (term, onTermOver) => {
+        const [channels, clockGuard] = [this.#channels, this.#clockGuard]
+        return [
+          ...leaderServices(parts, term, onTermOver, clockGuard),
+          new ClusterPing({...parts, limits, term, onTermOver, channels, clockGuard}),
+        ]
+      },
     })
     this.life.onClose(() => leadership.stop())
     this.#leadership = leadership
     leadership.start()
   }
 
+  #openChannels(): NoticeChannels {
+    const {netAllow, netDeny} = this.#config
+    const {store, vault} = this.#opened
+    const addresses = new NetworkGuard(netAllow, netDeny)
+    return openChannels({...this.#parts, store, vault, addresses})
+  }
+
   /** Evaluates and delivers notices; a stop waits for the messages that are being sent. */
   #startNotices(): void {
     const parts = this.#parts
-    const {netAllow, netDeny, publicUrl, defaultTarget, targetWaitMs, limits} = this.#config
-    const {store, vault} = this.#opened
-    const addresses = new NetworkGuard(netAllow, netDeny)
+    const {publicUrl, defaultTarget, targetWaitMs, limits} = this.#config
     const queuedMax = limits.queuedPerJobMax
-    const channels = openChannels({...parts, store, vault, addresses})
+    const channels = this.#channels
     const watch = new StoreWatch({...parts, limits, channels})
     const notices = new Notices({
       ...parts,

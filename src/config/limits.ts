@@ -306,6 +306,14 @@ export const LIMITS = {
     value: 10_000,
     reason: 'a store that cannot be written is noticed within a minute and a half; a small write',
   },
+  noticePingMs: {
+    value: 60_000,
+    reason: 'the shortest period of most monitors; planned times may be undecided for as long',
+  },
+  noticePingAgainMs: {
+    value: 10_000,
+    reason: 'pings continue soon after an outage; a read of some counts',
+  },
   noticeProbeWaitMs: {value: 5_000, reason: 'a store that works answers within some milliseconds'},
 } as const satisfies Readonly<Record<string, Limit>>
 

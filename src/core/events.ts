@@ -274,7 +274,8 @@ export const EVENTS = {
     when: 'More than 100,000 facts waited for their evaluation; the oldest were dropped',
   }),
   notice_sent: event<{channel: string; message: string; kind: MessageKind; attempt: number}>({
-    log: 'info',
+    log: ({kind}) => (kind === 'alive' ? 'debug' : 'info'),
+    logged: 'debug when a ping for the cluster, else info',
     message: ({channel}) => `notice delivered over ${channel}`,
     shownTo: OF_CHANNELS,
     when: 'A [notice](notice-channels.md) was delivered over a channel, also a test',

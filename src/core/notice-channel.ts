@@ -50,6 +50,11 @@ export function channelPath(name: string): string {
   return `/v1/notices/channels/${name}`
 }
 
+/** True if the channel is pinged while Belfry works. No rule sends over it: a ping would hide failures. */
+export function pingsCluster({config}: Pick<ChannelDefinition, 'config'>): boolean {
+  return config['cluster'] === true
+}
+
 /** Stands for the owners of the jobs among the addresses of a channel. */
 export const OWNER = 'owner'
 

@@ -31,6 +31,7 @@ export const SERVER_STEPS = [
   'notice_evaluation',
   'notice_delivery',
   'store_watch',
+  'cluster_ping',
   'access',
   'record_refusals',
   'agent_hello',

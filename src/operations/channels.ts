@@ -64,6 +64,12 @@ export function createChannels(context: OperationsContext) {
     const author = await authorOf(context, caller, actor)
     const result = await store.putChannel({channel: {...definition, config}, author, secret}, actor)
     if (result.kind === 'stored') return result.channel
+    if (result.kind === 'in_use')
+      throw new DomainError(
+        'channel_invalid',
+        `The channel is invalid: cluster: the rules ${result.rules.join(', ')} send over it. ` +
+          'Change them first, or use another name.',
+      )
     if (result.kind === 'secret') throw secretRefused(result.refusal.kind, thing)
     throw new DomainError(
       'too_many_channels',

@@ -74,12 +74,18 @@ export function createRules(context: OperationsContext) {
             'Upgrade it first.',
         )
       case 'channel_unknown': {
-        const names = result.names.map((name) => quoteForMessage(name)).join(', ')
+        const names = quoted(result.names)
         throw new DomainError(
           'rule_invalid',
           `The rule is invalid: to: there is no channel ${names}; see belfry notice list.`,
         )
       }
+      case 'channel_of_cluster':
+        throw new DomainError(
+          'rule_invalid',
+          `The rule is invalid: to: ${quoted(result.names)} is pinged while Belfry works, and sends no ` +
+            'messages of rules. Use another channel.',
+        )
       case 'full':
         throw new DomainError(
           'too_many_rules',
@@ -133,6 +139,10 @@ export function createMutes({store}: OperationsContext) {
   }
 
   return {mutes, muteNotices, endMute}
+}
+
+function quoted(names: readonly string[]): string {
+  return names.map((name) => quoteForMessage(name)).join(', ')
 }
 
 function requireRule(name: string, rule: RuleRecord | null): RuleRecord {

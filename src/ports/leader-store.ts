@@ -11,6 +11,7 @@ import type {PendingWork} from '../core/launch.ts'
 import type {Candidate} from '../core/node.ts'
 import type {StuckExecution} from '../core/reassign.ts'
 import type {FinishOutcome} from '../core/end-requests.ts'
+import type {ChannelUse} from './notice-store.ts'
 import type {Position} from './page.ts'
 
 export interface Lease {
@@ -234,6 +235,8 @@ export interface LeaderStore {
    * wait any more. Throws `TermOver`.
    */
   noteClockHeld(request: {readonly term: number; readonly heldMs: number | null}): Promise<void>
+  /** Records outcomes of pings for the cluster with their channels. Throws `TermOver`, also without any. */
+  recordPings(request: {readonly term: number; readonly uses: readonly ChannelUse[]}): Promise<void>
   /**
    * Ends waits that a wrong clock began in the future: pending executions may be claimed, and pending
    * launches wait from now on. Throws `TermOver`.

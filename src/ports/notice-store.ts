@@ -19,6 +19,8 @@ export type PutChannelResult =
   | {readonly kind: 'stored'; readonly channel: ChannelRecord}
   /** The store has the maximum number of channels. */
   | {readonly kind: 'full'}
+  /** These rules send over it, and it becomes one that is pinged for the cluster. */
+  | {readonly kind: 'in_use'; readonly rules: readonly string[]}
   /** The secret cannot be stored, and so nothing is. */
   | {readonly kind: 'secret'; readonly refusal: {readonly kind: 'other_key' | 'full'}}
 
@@ -44,6 +46,8 @@ export type PutRuleResult =
   | {readonly kind: 'stored'; readonly rule: RuleRecord}
   /** Channels that the rule names do not exist. */
   | {readonly kind: 'channel_unknown'; readonly names: readonly string[]}
+  /** Channels that the rule names are pinged for the cluster. */
+  | {readonly kind: 'channel_of_cluster'; readonly names: readonly string[]}
   /** The store has the maximum number of rules. */
   | {readonly kind: 'full'}
   /** A server of an earlier release would store no facts. */

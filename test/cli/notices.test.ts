@@ -69,6 +69,21 @@ test('a script sets up channels with secrets from files, and without one it fail
   assert.match((await run('notice', 'list')).out, /chat +slack[^]*ntfy +ntfy[^]*webhook +webhook/)
 })
 
+test('a ping for the cluster says what it does, and gets no rule', async (t) => {
+  const {api, state, run} = await commands(t)
+  const receiver = await startHttp(t)
+  state.secret = `${receiver.url}/uuid`
+  const ran = await run('notice', 'setup', 'ping', '--cluster')
+  assert.match(ran.out, /test message accepted \(200: accepted\)\n {2}the leader requests the URL/)
+  assert.equal(receiver.received[0]!.path, '/uuid')
+  assert.deepEqual(await api.store.rules(), [])
+  const refused = await run('notice', 'add', 'a', '--failed', '--to', 'ping')
+  assert.deepEqual([refused.code, /"ping" is pinged while/.test(refused.err)], [1, true])
+  state.secret = `${receiver.url}/{job}`
+  const invalid = await run('notice', 'setup', 'ping', '--cluster', '--name', 'b')
+  assert.match(invalid.err, /url cannot have \{job\} if cluster is true/)
+})
+
 test('a channel that does not deliver sets the exit code, and can be deleted', async (t) => {
   const {api, run} = await commands(t)
   const url = `http://127.0.0.1:${await closedPort()}`

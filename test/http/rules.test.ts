@@ -51,6 +51,25 @@ test('a rule has defaults, can be stored again as it is shown, and is deleted', 
     assert.deepEqual([reply.status, reply.json.code], [404, 'rule_unknown'])
 })
 
+test('a channel that is pinged for the cluster belongs to no rule', async (t) => {
+  const api = await startApi(t)
+  const ping = (config: object) =>
+    api.call('PUT', '/v1/notices/channels/ping', {body: {kind: 'ping', config}})
+  const url = 'https://hc-ping.com/uuid'
+  assert.equal((await ping({url, cluster: true})).status, 200)
+  const refused = await put(api, {to: ['ping'], when: {failed: {}}})
+  assert.deepEqual([refused.status, refused.json.code], [400, 'rule_invalid'])
+  assert.match(
+    refused.json.detail,
+    /to: "ping" is pinged while Belfry works, and sends no messages/,
+  )
+  assert.equal((await ping({url})).status, 200)
+  assert.equal((await put(api, {to: ['ping'], when: {failed: {}}})).status, 200)
+  const inUse = await ping({url, cluster: true})
+  assert.deepEqual([inUse.status, inUse.json.code], [400, 'channel_invalid'])
+  assert.match(inUse.json.detail, /cluster: the rules all-jobs send over it/)
+})
+
 test('a rule that is invalid is refused with all faults at once, by field', async (t) => {
   const api = await startApi(t)
   await withChannel(api)

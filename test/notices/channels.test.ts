@@ -358,8 +358,10 @@ async function pathsOf(
   context: TestContext,
   path: string,
   message: NoticeMessage,
+  more: Record<string, unknown> = {},
 ): Promise<readonly string[]> {
-  const requests = await requestsOf(context, 'ping', (url) => ({url: `${url}${path}`}), message)
+  const config = (url: string) => ({url: `${url}${path}`, ...more})
+  const requests = await requestsOf(context, 'ping', config, message)
   assert.ok(requests.every(({method, body}) => method === 'GET' && body === ''))
   return requests.map((request) => request.path)
 }
@@ -385,9 +387,19 @@ test('a ping tells the start, the end and the failure of a launch with one run i
   assert.ok(!ids.has(seen!.split('rid=')[1]!))
 })
 
-test('a ping of the cluster has no job, and a ping of jobs leaves out the cluster', async (context) => {
+test('a channel of the cluster sends its own pings alone, and others never do', async (context) => {
+  const path = '/uuid?create=1'
+  const ofCluster = {cluster: true}
   const alive = aMessage({kind: 'alive', incidents: []})
-  assert.deepEqual(await pathsOf(context, '/uuid?create=1', alive), ['/uuid?create=1'])
+  assert.deepEqual(await pathsOf(context, path, alive, ofCluster), [path])
+  const test = aMessage({kind: 'test', incidents: []})
+  assert.deepEqual(await pathsOf(context, path, test, ofCluster), [path])
+  assert.deepEqual(await pathsOf(context, path, aMessage(), ofCluster), [])
+  for (const other of [path, '/key/{job}'])
+    assert.deepEqual(await pathsOf(context, other, alive), [])
+})
+
+test('a ping of jobs leaves out the cluster', async (context) => {
   const cluster = aMessage({incidents: [anIncident({job: '', launch: null})]})
   assert.deepEqual(await pathsOf(context, '/uuid/', cluster), ['/uuid/fail'])
   assert.deepEqual(await pathsOf(context, '/key/{job}', cluster), [])

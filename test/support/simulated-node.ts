@@ -8,6 +8,7 @@ import {ClockGuard} from '../../src/core/clock-guard.ts'
 import {Leadership} from '../../src/scheduler/leadership.ts'
 import {Membership} from '../../src/node/membership.ts'
 import {announceFinished, Finisher} from '../../src/node/finisher.ts'
+import {ClusterPing} from '../../src/scheduler/cluster-ping.ts'
 import {Launcher} from '../../src/scheduler/launcher.ts'
 import {FailureDetectorService} from '../../src/scheduler/failure-detector.ts'
 import {HistoryRetention} from '../../src/scheduler/retention.ts'
@@ -15,6 +16,7 @@ import {recoverNode} from '../../src/node/recover.ts'
 import {claimUpkeep} from '../../src/node/stored-claims.ts'
 import {Runner} from '../../src/node/runner.ts'
 import {Reassigner} from '../../src/scheduler/reassigner.ts'
+import type {NoticeChannels} from '../../src/ports/notice-channel.ts'
 import type {Clock} from '../../src/ports/runtime.ts'
 import type {Run} from '../../src/ports/executor.ts'
 import type {Store} from '../../src/ports/store.ts'
@@ -50,6 +52,8 @@ export interface SimulatedNodeSettings {
   readonly zoneData: string
   /** An executor that outlives the node, as commands run by the helper may. `null` = a new one. */
   readonly executor: ScriptedExecutor | null
+  /** Sends pings for the cluster; `null` = there are none. */
+  readonly channels: Pick<NoticeChannels, 'send'> | null
   /** Behaviour of executions, by job name. */
   readonly scripts: Readonly<Record<string, Script | ((run: Run) => Script)>>
 }
@@ -72,6 +76,7 @@ const SETTINGS: SimulatedNodeSettings = {
   keepOutputBytes: 256 * 1024,
   zoneData: '2026a',
   executor: null,
+  channels: null,
   scripts: {},
 }
 
@@ -185,7 +190,9 @@ export class SimulatedNode {
         targetWaitMs,
       }),
     ]
-    const {keepLaunches, keepMs} = this.settings
+    const {keepLaunches, keepMs, channels} = this.settings
+    const {clockGuard} = this
+    if (channels !== null) services.push(new ClusterPing({...ports, channels, clockGuard}))
     const keep = {keepLaunches, keepExecutions: keepLaunches, keepMs, keepOutputBytes: 2 ** 31}
     if (this.settings.prunes) services.push(new HistoryRetention({...ports, keep}))
     return services

@@ -52,11 +52,13 @@ export function addNoticeCommands(program: Command, use: WithSession): void {
     ['slack', 'Slack'],
     ['discord', 'Discord'],
     ['teams', 'Microsoft Teams'],
-    ['ping', 'a monitor, such as healthchecks'],
   ] as const)
     kind(name, `Posts to ${title}; the URL is secret`).action(
       use((session, options: SetupOptions) => setUp(session, options, urlIsSecret(name))),
     )
+  kind('ping', 'Requests to a monitor that expects them, such as healthchecks; the URL is secret')
+    .option('--cluster', 'Ping every minute while Belfry works, instead of messages of rules')
+    .action(use(setUpPing))
   kind('ntfy <url>', 'Notifications to a topic of ntfy; the secret is an access token').action(
     use((session, url: string, options: SetupOptions) => {
       const field = {secretField: 'token', prompt: null}
@@ -124,6 +126,13 @@ async function setUpPagerDuty(
   await setUp(session, options, {kind: 'pagerduty', config: {url}, ...field})
 }
 
+async function setUpPing(
+  session: Session,
+  {cluster, ...options}: SetupOptions & {readonly cluster?: true},
+): Promise<void> {
+  await setUp(session, options, {...urlIsSecret('ping'), config: {cluster}})
+}
+
 function urlIsSecret(kind: string): Setup {
   return {kind, config: {}, secretField: 'url', prompt: 'URL: '}
 }
@@ -147,10 +156,15 @@ async function setUp(session: Session, options: SetupOptions, setup: Setup): Pro
       )
     throw new NegativeResult('')
   }
-  const rule = await firstRule(session, name)
-  const line = rule === null ? '' : await ruleLines(session, rule)
+  const isOfCluster = config['cluster'] === true
+  const rule = isOfCluster ? null : await firstRule(session, name)
+  const line = isOfCluster ? CLUSTER_LINE : rule === null ? '' : await ruleLines(session, rule)
   print(session, {channel, test, ...(rule === null ? {} : {rule})}, testLine(name, test) + line)
 }
+
+const CLUSTER_LINE =
+  '  the leader requests the URL every minute while it decides planned times and writes the store;\n' +
+  '  rules cannot send over it\n'
 
 /** The rule that covers all jobs, unless there is one of its name. `null` = there is. */
 async function firstRule(session: Session, channel: string): Promise<RuleJson | null> {

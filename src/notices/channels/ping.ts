@@ -1,7 +1,7 @@
 /**
  * Channel `ping`: a request to a monitor that raises the alarm when none comes, in the way of
  * healthchecks. The URL of jobs may have `{job}`; the state is at the end of the path, as `/start` and
- * `/fail`.
+ * `/fail`. A channel of the cluster is pinged while Belfry works, and gets no messages of rules.
  */
 import {createHash} from 'node:crypto'
 import {Type} from 'typebox'
@@ -15,16 +15,29 @@ export const ping = declareKind({
   name: 'ping',
   config: Type.Object({
     url: Text('URL of the check, with `{job}` for the name of the job.'),
+    cluster: Type.Optional(Type.Boolean({description: 'Ping every minute while Belfry works.'})),
   }),
   secretField: 'url',
   perIncident: true,
-  problems: ({url}) => urlProblems(withJob(url, 'x'), {isSecret: true}),
-  render: ({url}, message) => ({via: 'http', requests: requestsOf(url, message)}),
+  problems: ({url, cluster = false}) => [
+    ...urlProblems(withJob(url, 'x'), {isSecret: true}),
+    ...(cluster && url.includes(JOB) ? ['url cannot have {job} if cluster is true'] : []),
+  ],
+  render: ({url, cluster = false}, message) => ({
+    via: 'http',
+    requests: requestsOf(url, cluster, message),
+  }),
 })
 
-function requestsOf(url: string, message: NoticeMessage): readonly HttpRequest[] {
-  if (message.kind === 'alive' || message.kind === 'test') return [get(withJob(url, 'belfry'))]
-  if (message.kind === 'output') return []
+function requestsOf(
+  url: string,
+  isOfCluster: boolean,
+  message: NoticeMessage,
+): readonly HttpRequest[] {
+  const {kind} = message
+  if (kind === 'test') return [get(withJob(url, 'belfry'))]
+  if (isOfCluster) return kind === 'alive' ? [get(url)] : []
+  if (kind === 'alive' || kind === 'output') return []
   const isPerJob = url.includes(JOB)
   return message.incidents
     .filter(({job}) => job !== '' || !isPerJob)

@@ -244,6 +244,7 @@ export const METHODS = {
   channel: read(notices.channel),
   putChannel: write(notices.putChannel, {queue: 'other', hasReceipt: true}),
   deleteChannel: write(notices.deleteChannel, {queue: 'other', hasReceipt: true}),
+  recordPings: write(notices.recordPings, {queue: 'upkeep'}),
   // Repeated, it would record the same twice.
   recordChannelTest: write(notices.recordChannelTest, {queue: 'other', isRepeatable: never}),
   rules: read(rules.rules),

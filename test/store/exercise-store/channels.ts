@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import {CHANNELS_MAX, type ChannelDefinition} from '../../../src/core/notice-channel.ts'
 import type {NewChannel} from '../../../src/ports/notice-store.ts'
+import {TermOver} from '../../../src/ports/store-errors.ts'
 import {ALL_AUDIT} from './audit.ts'
 import type {Case} from './case.ts'
 import {aSecret} from './secrets.ts'
@@ -30,6 +31,21 @@ async function auditOf({store}: Scene): Promise<readonly string[]> {
 }
 
 export function channelsCases(when: Case): void {
+  when('pings are recorded by the leader alone, with their channels', async (scene) => {
+    const {store, term} = scene
+    await store.putChannel(aChannel('a'), BOB)
+    await store.recordPings({term, uses: [{name: 'a', error: 'no answer'}]})
+    const failing = await store.channel('a')
+    assert.deepEqual([failing!.failingSince, failing!.lastError], [scene.now, 'no answer'])
+    const uses = [{name: 'a', error: null}]
+    await assert.rejects(store.recordPings({term: term - 1, uses}), TermOver)
+    await assert.rejects(store.recordPings({term: term - 1, uses: []}), TermOver)
+    assert.deepEqual(await store.channel('a'), failing)
+    await store.recordPings({term, uses})
+    const works = await store.channel('a')
+    assert.deepEqual([works!.lastOkAt, works!.lastError], [scene.now, ''])
+  })
+
   when(
     'a channel is stored with its author, and replaced with the next revision',
     async (scene) => {

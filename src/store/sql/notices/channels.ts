@@ -8,10 +8,12 @@ import {
   type ChannelRecord,
   CHANNELS_MAX,
   channelSecret,
+  pingsCluster,
   secretsOfConfig,
 } from '../../../core/notice-channel.ts'
 import type {TokenKind} from '../../../core/access/authorization.ts'
 import type {RuleDefinition} from '../../../core/notice-rule.ts'
+import type {LeaderStore} from '../../../ports/leader-store.ts'
 import type {
   ChannelUse,
   DeleteChannelResult,
@@ -21,6 +23,7 @@ import type {
 import {assert} from '../../../lib/assert.ts'
 import {recordChange} from '../access/audit.ts'
 import {deleteSecret, putSecret} from '../access/secrets.ts'
+import {fence} from '../cluster/lease.ts'
 import {all, one, type Query, type Transaction} from '../query.ts'
 
 /** Counts the changes. */
@@ -87,6 +90,8 @@ export function* putChannel(
   const before = yield* channel(tx, name)
   const counted = yield* one<{total: number}>(`SELECT count(*) AS total FROM notice_channels`)
   if (before === null && counted!.total >= CHANNELS_MAX) return {kind: 'full'}
+  const rules = pingsCluster({config}) ? yield* rulesOver(name) : []
+  if (rules.length > 0) return {kind: 'in_use', rules}
   if (secret !== null) {
     const may = {create: true, update: true} // the right to change the channel includes its secret
     const stored = yield* putSecret(tx, {...secret, may}, actor)
@@ -166,6 +171,14 @@ export function* recordChannelUse(tx: Transaction, {name, error}: ChannelUse): Q
         last_error_text = ? WHERE channel_name = ?`,
       [tx.now, error, name],
     )
+}
+
+export function* recordPings(
+  tx: Transaction,
+  {term, uses}: Parameters<LeaderStore['recordPings']>[0],
+): Query<void> {
+  yield* fence(tx, term)
+  for (const use of uses) yield* recordChannelUse(tx, use)
 }
 
 export function* recordChannelTest(

@@ -1,6 +1,7 @@
 /** Rules of notices. Each change writes the scopes that transactions read, so that it acts at once. */
 import {type Actor, BELFRY} from '../../../core/audit.ts'
 import type {TokenKind} from '../../../core/access/authorization.ts'
+import {pingsCluster} from '../../../core/notice-channel.ts'
 import {type RuleDefinition, RULES_MAX} from '../../../core/notice-rule.ts'
 import type {NewRule, PutRuleResult, RuleRecord} from '../../../ports/notice-store.ts'
 import {recordChange} from '../access/audit.ts'
@@ -55,9 +56,11 @@ export function* putRule(
   if (older !== null) return {kind: 'not_ready', server: older}
   // No rule names a channel that is deleted meanwhile.
   yield* lockChannels()
-  const known = new Set((yield* channels(tx)).map((channel) => channel.name))
+  const known = new Map((yield* channels(tx)).map((channel) => [channel.name, channel]))
   const unknown = to.filter((each) => !known.has(each))
   if (unknown.length > 0) return {kind: 'channel_unknown', names: unknown}
+  const ofCluster = to.filter((each) => pingsCluster(known.get(each)!))
+  if (ofCluster.length > 0) return {kind: 'channel_of_cluster', names: ofCluster}
   const counted = yield* one<{total: number; same: number}>(
     `SELECT count(*) AS total, count(CASE WHEN rule_name = ? THEN 1 END) AS same FROM notice_rules`,
     [name],
