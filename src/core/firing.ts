@@ -66,6 +66,20 @@ export function isInForce({until}: Pick<FiringPause, 'until'>, now: number): boo
   return until === null || until > now
 }
 
+/** End of a pause as a request names it: an instant, or a length from now; `null` = until it is ended. */
+export type PauseEnd = {readonly at: number} | {readonly afterMs: number} | null
+
+export function instantOfEnd(end: PauseEnd, now: number): number | null {
+  if (end === null) return null
+  return 'at' in end ? end.at : now + Math.ceil(end.afterMs)
+}
+
+/** True if no pause can be added to these stored ones. */
+export function arePausesFull(stored: readonly FiringPause[], now: number): boolean {
+  if (stored.length >= PAUSES_STORED_MAX) return true
+  return stored.filter((pause) => isInForce(pause, now)).length >= PAUSES_MAX
+}
+
 /** The pause of the job that ends last; `null` = none. */
 export function latestPause(pauses: readonly FiringPause[], name: string): FiringPause | null {
   let latest: FiringPause | null = null

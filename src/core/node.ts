@@ -59,6 +59,35 @@ export function schedulingOf(
   return running > 0 ? 'draining' : 'drained'
 }
 
+/** Change of whether a node takes work. `deadlineMs`: time for what runs, after which it is stopped. */
+export type SchedulingChange =
+  {readonly kind: 'cordon' | 'uncordon'} | {readonly kind: 'drain'; readonly deadlineMs: number}
+
+/** Cordon and drain of a member after a change. */
+export interface SchedulingDecision extends Pick<MemberRecord, 'cordonedAt' | 'drainUntil'> {
+  /** True if the deadline of the earlier drain is over: what it has stopped ends by that drain. */
+  readonly isDrainOver: boolean
+}
+
+/**
+ * A cordon of a cordoned node keeps its beginning, and a deadline that is over. A drain sets the deadline
+ * anew. `null` = nothing changes.
+ */
+export function decideScheduling(
+  before: Pick<MemberRecord, 'cordonedAt' | 'drainUntil'>,
+  change: SchedulingChange,
+  now: number,
+): SchedulingDecision | null {
+  const cordonedAt = change.kind === 'uncordon' ? null : (before.cordonedAt ?? now)
+  // Servers of schema 4 left a deadline at an uncordon: without a cordon it counts for nothing.
+  const isDrainOver =
+    before.cordonedAt !== null && before.drainUntil !== null && before.drainUntil <= now
+  const kept = isDrainOver && cordonedAt !== null ? before.drainUntil : null
+  const drainUntil = change.kind === 'drain' ? now + change.deadlineMs : kept
+  if (cordonedAt === before.cordonedAt && drainUntil === before.drainUntil) return null
+  return {cordonedAt, drainUntil, isDrainOver}
+}
+
 /** Tags that Belfry sets on every node. */
 export const SYSTEM_TAGS = [
   'rpc_addr',

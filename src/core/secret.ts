@@ -38,6 +38,18 @@ export function secretProblem(value: string): string | null {
   return null
 }
 
+/**
+ * Why a secret cannot be stored; `null` = it can. `total` are stored, encrypted with the key `usedKeyId`.
+ * Without stored secrets the key may change.
+ */
+export function refuseSecret(
+  {isNew, keyId}: {readonly isNew: boolean; readonly keyId: string},
+  {total, usedKeyId}: {readonly total: number; readonly usedKeyId: string},
+): 'other_key' | 'full' | null {
+  if (total > 0 && usedKeyId !== keyId) return 'other_key'
+  return isNew && total >= SECRETS_MAX ? 'full' : null
+}
+
 /** Path of a secret, as policies name it. */
 export function secretPath(name: string): string {
   return `/v1/secrets/${name}`

@@ -4,9 +4,14 @@
  */
 import type {Actor} from '../core/audit.ts'
 import {DomainError} from '../core/errors.ts'
-import {type MemberRecord, type MemberView, schedulingOf} from '../core/node.ts'
+import {
+  type MemberRecord,
+  type MemberView,
+  type SchedulingChange,
+  schedulingOf,
+} from '../core/node.ts'
 import {formatDuration} from '../lib/duration.ts'
-import type {NodeLoad, SchedulingChange} from '../ports/node-store.ts'
+import type {NodeLoad} from '../ports/node-store.ts'
 import type {OperationsContext} from './context.ts'
 
 export function memberView(

@@ -1,7 +1,7 @@
 /** Job definitions: submitting, changing, restoring and reading jobs, and requesting runs. */
 import type {Actor} from '../core/audit.ts'
 import type {NameFilter} from '../core/access/authorization.ts'
-import type {FiringPause} from '../core/firing.ts'
+import type {FiringPause, PauseEnd} from '../core/firing.ts'
 import type {StorePermission} from '../core/access/job-permission.ts'
 import type {JobCounters, JobRecord, JobSpec, JobStatus, ShownJob} from '../core/job.ts'
 import type {RestoreProblem} from '../core/parents.ts'
@@ -206,8 +206,8 @@ export interface JobStore {
 export interface PauseRequest {
   readonly jobs: string
   readonly reason: string
-  /** An instant, or a length from now by the store's clock; `null` = until it is ended. */
-  readonly until: {readonly at: number} | {readonly afterMs: number} | null
+  /** The store's clock counts. */
+  readonly until: PauseEnd
   readonly actor?: Actor
 }
 

@@ -4,7 +4,7 @@ import type {ExecutionClaim, ExecutionKey, ExecutionRecord, FinalStatus} from '.
 import type {FinishOutcome, ReportedEnd} from '../core/end-requests.ts'
 import type {JobSpec, StringMap} from '../core/job.ts'
 import type {LaunchCause} from '../core/launch-record.ts'
-import type {MemberRecord, MemberStatus, StoredOnly} from '../core/node.ts'
+import type {MemberRecord, MemberStatus, SchedulingChange, StoredOnly} from '../core/node.ts'
 import type {TokenRefusal, TokenUse} from './token-store.ts'
 
 export interface JoinRequest {
@@ -174,10 +174,6 @@ export interface PreviousIncarnation {
   /** Ids of executions. */
   readonly started: ReadonlySet<string>
 }
-
-/** Change of whether a node takes work. `deadlineMs`: time for what runs, after which it is stopped. */
-export type SchedulingChange =
-  {readonly kind: 'cordon' | 'uncordon'} | {readonly kind: 'drain'; readonly deadlineMs: number}
 
 /** Load of a node by its executions. */
 export interface NodeLoad {

@@ -1,7 +1,7 @@
 /** Cordon and drain in a simulated cluster: where work goes, and what happens at the deadline. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import type {SchedulingChange} from '../../src/ports/node-store.ts'
+import type {SchedulingChange} from '../../src/core/node.ts'
 import {aJob} from '../support/fixtures.ts'
 import {World} from '../support/world.ts'
 

@@ -9,7 +9,7 @@ import type {JobRecord, JobSpec} from '../../src/core/job.ts'
 import type {LaunchRecord} from '../../src/core/launch-record.ts'
 import {scheduleOf} from '../../src/core/next-time.ts'
 import {zoneOf} from '../../src/core/schedule/parse.ts'
-import type {SchedulingChange} from '../../src/ports/node-store.ts'
+import type {SchedulingChange} from '../../src/core/node.ts'
 import type {JobFixture} from './fixtures.ts'
 import type {World} from './world.ts'
 

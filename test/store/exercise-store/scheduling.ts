@@ -1,7 +1,6 @@
 /** Cordon and drain: what a node may claim, what moves from it, and what it must stop. */
 import assert from 'node:assert/strict'
-import {schedulingOf} from '../../../src/core/node.ts'
-import type {SchedulingChange} from '../../../src/ports/node-store.ts'
+import {type SchedulingChange, schedulingOf} from '../../../src/core/node.ts'
 import {claimAs} from '../../support/single-calls.ts'
 import type {Case} from './case.ts'
 import {anEnd, MINUTE, type Scene} from './scene.ts'

@@ -3,7 +3,7 @@
  * secrets, the key may change.
  */
 import {type Actor, BELFRY} from '../../../core/audit.ts'
-import {SECRETS_MAX} from '../../../core/secret.ts'
+import {refuseSecret} from '../../../core/secret.ts'
 import type {
   NewSecret,
   PutSecretResult,
@@ -58,8 +58,8 @@ export function* putSecret(
   const setBy = actor.name
   const capability = same === 0 ? 'create' : 'update'
   if (!may[capability]) return {kind: 'not_allowed', capability}
-  if (total > 0 && usedKeyId !== keyId) return {kind: 'other_key'}
-  if (same === 0 && total >= SECRETS_MAX) return {kind: 'full'}
+  const refusal = refuseSecret({isNew: same === 0, keyId}, {total, usedKeyId})
+  if (refusal !== null) return {kind: refusal}
   if (usedKeyId !== keyId) yield* putMeta(KEY, keyId)
   yield* all(
     `INSERT INTO secrets (name, ciphertext, set_at, set_by) VALUES (?, ?, ?, ?)

@@ -2,7 +2,7 @@
  * Members: joining, heartbeats, failure, retention and removal. A node is removed only after its running
  * executions have ended: an execution of a node that is no member would never be ended.
  */
-import type {MemberRecord} from '../../../core/node.ts'
+import {decideScheduling, type MemberRecord} from '../../../core/node.ts'
 import {formatDuration} from '../../../lib/duration.ts'
 import {conflictFreeBatches} from '../../../lib/conflict-free.ts'
 import type {
@@ -218,14 +218,10 @@ export function* setScheduling(
   )
   if (row === null) return null
   const before = memberOf(row)
-  const cordonedAt = change.kind === 'uncordon' ? null : (before.cordonedAt ?? tx.now)
-  const {drainUntil: earlier} = before
-  const isOver = before.cordonedAt !== null && earlier !== null && earlier <= tx.now
-  // A cordon of a cordoned node keeps a deadline that is over. Servers of schema 4 left one at an uncordon.
-  const kept = isOver && cordonedAt !== null ? earlier : null
-  const drainUntil = change.kind === 'drain' ? tx.now + change.deadlineMs : kept
-  if (cordonedAt === before.cordonedAt && drainUntil === before.drainUntil) return before
-  if (isOver) yield* noteDrained(tx, nodeId)
+  const decision = decideScheduling(before, change, tx.now)
+  if (decision === null) return before
+  const {cordonedAt, drainUntil, isDrainOver} = decision
+  if (isDrainOver) yield* noteDrained(tx, nodeId)
   yield* all(`UPDATE members SET cordoned_at = ?, drain_until = ? WHERE id = ?`, [
     cordonedAt,
     drainUntil,

@@ -4,14 +4,13 @@
  * stored, and later ones find the new revision and are made again. A pause that ended stays until the planned
  * times before its end are decided.
  */
-import type {Actor} from '../../../core/audit.ts'
-import {BELFRY} from '../../../core/audit.ts'
+import {type Actor, BELFRY} from '../../../core/audit.ts'
 import {
+  arePausesFull,
   type FiringPause,
+  instantOfEnd,
   isInForce,
   type LaunchSettings,
-  PAUSES_MAX,
-  PAUSES_STORED_MAX,
 } from '../../../core/firing.ts'
 import type {PauseRequest, PauseResult} from '../../../ports/job-store.ts'
 import {recordChange} from '../access/audit.ts'
@@ -89,19 +88,12 @@ export function* pauseFiring(
   tx: Transaction,
   {jobs, reason, until: wanted, actor = BELFRY}: PauseRequest,
 ): Query<PauseResult> {
-  const until =
-    wanted === null ? null : 'at' in wanted ? wanted.at : tx.now + Math.ceil(wanted.afterMs)
-  if (until !== null && until <= tx.now) return {kind: 'past', now: tx.now}
+  const until = instantOfEnd(wanted, tx.now)
+  if (!isInForce({until}, tx.now)) return {kind: 'past', now: tx.now}
   yield* changeSettings(tx)
   yield* removeDecided(tx)
-  const counted = yield* one<{others: number; in_force: number}>(
-    `SELECT count(*) AS others,
-      count(CASE WHEN paused_until IS NULL OR paused_until > ? THEN 1 END) AS in_force
-      FROM firing_pauses WHERE jobs_glob <> ?`,
-    [tx.now, jobs],
-  )
-  const {others, in_force: inForce} = counted!
-  if (inForce >= PAUSES_MAX || others >= PAUSES_STORED_MAX) return {kind: 'full'}
+  const others = (yield* storedPauses()).filter((pause) => pause.jobs !== jobs)
+  if (arePausesFull(others, tx.now)) return {kind: 'full'}
   const pause = {jobs, reason, pausedAt: tx.now, pausedBy: actor.name, until}
   // A pause of this glob that has ended needs no row: the new one covers its undecided times too.
   yield* all(
