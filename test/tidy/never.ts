@@ -2,6 +2,7 @@
  * Column "Never" of the table of folders in ARCHITECTURE.md, as far as the syntax tree shows it. Imports
  * between folders are checked in `floors.ts`; the compiler keeps `core` and `lib` from I/O and clocks.
  */
+import {DEFINITION_TRAITS} from '../support/definition-traits.ts'
 import {finding, isNode, walk, type Finding, type Node, type Source} from './source.ts'
 
 /** Modules that files of a folder never import. */
@@ -22,7 +23,9 @@ const NEVER_IMPORTED: readonly (readonly [place: RegExp, module: RegExp, why: st
 ]
 
 /** Names of executors and processors: a decision about them is a trait. */
-const ADAPTERS: ReadonlySet<unknown> = new Set(['shell', 'http', 'files', 'log', 'syslog'])
+const ADAPTERS: ReadonlySet<unknown> = new Set(
+  [...DEFINITION_TRAITS.executors, ...DEFINITION_TRAITS.processors].map(({name}) => name),
+)
 
 /** Statements that break a rule of their folder. */
 export function checkNever(sources: readonly Source[]): readonly Finding[] {
