@@ -10,8 +10,7 @@
  * the same number is optional for one release. A request of unknown kind gets `failed`/`unsupported`.
  */
 import {Type} from 'typebox'
-import {FINAL_STATUSES} from '../core/execution.ts'
-import {OUTPUT_START_BYTES} from '../core/execution.ts'
+import {FINAL_STATUSES, OUTPUT_START_BYTES} from '../core/execution.ts'
 import {JOB_FIELD_LIST, type JobField, type JobSpec} from '../core/job-fields.ts'
 import {NODE_NAME_PATTERN} from '../core/node.ts'
 import {INCARNATIONS_KEPT_MAX} from '../node/incarnations.ts'

@@ -42,6 +42,15 @@ export function timeOf(flag: string, text: string, now: number, sign: 1 | -1): s
   throw refused(flag, 'a duration such as 90d, or a time such as 2027-01-31T00:00:00Z', text)
 }
 
+/** The time of an option that says a duration before now; `undefined` = the option is not given. */
+export function pastTimeOf(
+  flag: string,
+  text: string | undefined,
+  now: number,
+): string | undefined {
+  return text === undefined ? undefined : timeOf(flag, text, now, -1)
+}
+
 /** A shorter timeout leaves no server the time to reply. */
 const TIMEOUT_MIN_MS = 100
 /** Timers of sockets take no more. */

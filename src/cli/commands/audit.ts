@@ -15,7 +15,7 @@ import {type Column, shownTime} from '../format.ts'
 import {oneLine, plainJson} from '../sanitize.ts'
 import {print, printTable, printTotal, type Session, type WithSession} from '../session.ts'
 import {toned} from '../terminal.ts'
-import {oneOf, revisionNumber, timeOf, whole} from '../values.ts'
+import {oneOf, pastTimeOf, revisionNumber, whole} from '../values.ts'
 
 const ENTRIES_SHOWN = 50
 const REVISIONS_SHOWN = 20
@@ -59,10 +59,8 @@ interface AuditOptions {
 async function audit(session: Session, options: AuditOptions): Promise<void> {
   const {limit, ...filters} = options
   const now = session.clock.now()
-  const when = (flag: string, text: string | undefined) =>
-    text === undefined ? undefined : timeOf(flag, text, now, -1)
-  const from = when('--from', options.from)
-  const to = when('--to', options.to)
+  const from = pastTimeOf('--from', options.from, now)
+  const to = pastTimeOf('--to', options.to, now)
   if (from !== undefined && to !== undefined && Date.parse(from) >= Date.parse(to))
     throw new UsageError('--from must be before --to: nothing is between them.')
   const query = {...filters, from, to, _end: limit}

@@ -15,7 +15,7 @@ import {type Column, duration, shownTime, table} from '../format.ts'
 import {pages} from '../pages.ts'
 import {print, type Session, type WithSession} from '../session.ts'
 import {status} from '../terminal.ts'
-import {oneOf, timeOf, whole} from '../values.ts'
+import {oneOf, pastTimeOf, whole} from '../values.ts'
 
 const LAUNCHES_SHOWN = 20
 const DECISION = [
@@ -44,12 +44,10 @@ export interface Range {
 /** Parameters of the API. */
 export function rangeQuery({clock}: Session, {since, until, endedSince}: Range) {
   const now = clock.now()
-  const when = (flag: string, text: string | undefined) =>
-    text === undefined ? undefined : timeOf(flag, text, now, -1)
   return {
-    since: when('--since', since),
-    until: when('--until', until),
-    ended_since: when('--ended-since', endedSince),
+    since: pastTimeOf('--since', since, now),
+    until: pastTimeOf('--until', until, now),
+    ended_since: pastTimeOf('--ended-since', endedSince, now),
   }
 }
 

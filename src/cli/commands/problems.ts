@@ -9,7 +9,7 @@ import {pages} from '../pages.ts'
 import {oneLine} from '../sanitize.ts'
 import {printJson, type Session, type WithSession} from '../session.ts'
 import {type Tone, toned} from '../terminal.ts'
-import {timeOf, whole} from '../values.ts'
+import {pastTimeOf, whole} from '../values.ts'
 
 const SHOWN = 100
 
@@ -45,11 +45,8 @@ async function problems(session: Session, {limit, ...options}: Options): Promise
     metadata,
     open: open === undefined ? undefined : 'true',
     // The server counts a duration from the end of the range.
-    since:
-      since === undefined || parseLength(since) !== null
-        ? since
-        : timeOf('--since', since, now, -1),
-    until: until === undefined ? undefined : timeOf('--until', until, now, -1),
+    since: parseLength(since ?? '') === null ? pastTimeOf('--since', since, now) : since,
+    until: pastTimeOf('--until', until, now),
   }
   const {rows, first, next} = await pages<ProblemJson, ProblemsJson>(
     session,
