@@ -169,7 +169,8 @@ async function openPostgres(
 export async function agreeZone(store: Store, {config, log}: StoreParts): Promise<string> {
   const own = config.timezone
   const agreed = await store.agreeTimezone(own)
-  // The zone of the machine is no wish. An earlier release stored a zone as it was spelt.
+  // The zone of the machine may differ; only one that was configured is a wish of the operator. An earlier
+  // release stored a zone as it was spelt.
   if (config.isTimezoneSet && findZone(agreed)?.name !== own) {
     log.logger.warn(
       {own, agreed},

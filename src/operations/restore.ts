@@ -26,7 +26,7 @@ import {
 const JOBS_MAX = 250_000
 /** Problems in one reply. Decoding stops there: the file must be corrected in any case. */
 const PROBLEMS_MAX = 100
-/** Warnings in one reply, which are in a header. */
+/** Warnings of one restore: routes have little room for them. */
 const WARNINGS_MAX = 20
 const NAME_SHOWN_MAX = 200
 

@@ -16,7 +16,7 @@ export const SIGN_INS_PER_MINUTE = 30
 
 export interface OpenedSession {
   readonly identity: Identity
-  /** Secret for the cookie. */
+  /** Secret that the browser keeps. */
   readonly secret: string
   /** Policies of a person that are not stored, and so grant nothing. */
   readonly missingPolicies: readonly string[]

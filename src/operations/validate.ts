@@ -31,7 +31,7 @@ const EXECUTORS_ELSEWHERE: readonly string[] = ['gcppubsub', 'grpc', 'kafka', 'n
 const PROCESSORS_ELSEWHERE: readonly string[] = ['elasticsearch', 'email', 'fluent', 'slack']
 
 export interface DefinitionFindings extends Findings {
-  /** Unknown fields, which are ignored. A header names them; they are no warnings there. */
+  /** Unknown fields, which are ignored. They are not among the warnings. */
   readonly ignored: readonly Finding[]
 }
 

@@ -82,7 +82,7 @@ export function readExplainSubject(query: Query): ExplainSubject {
     throw new QueryProblem('at, launch: only one of them can be given')
   if (group !== null) return {kind: 'launch', group: query.integer('launch', 0, LAUNCH_NUMBER)}
   if (text === null) return {kind: 'now'}
-  // The zone of the job is not known yet; UTC has every time of the clock.
+  // The zone of the job is not known yet. UTC skips no time: a text that fails here is none anywhere.
   if (instantOf(text, 'UTC') === null)
     throw new QueryProblem(
       `at: "${text.slice(0, 64)}" is no time; use 2027-03-28, 2027-03-28T02:00 or ` +

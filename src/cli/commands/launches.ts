@@ -138,7 +138,7 @@ function printLaunches(
   print(session, reply, table(terminal, columns, value, 'No launches.'))
 }
 
-/** Only if it says something in a row. */
+/** The column, if any row has a text in it. */
 function shownIf(
   rows: readonly LaunchJson[],
   column: Column<LaunchJson>,
@@ -157,7 +157,7 @@ function lateness({
   return Date.parse(decided) - Date.parse(planned) < LATE_MIN_MS ? '' : duration(planned, decided)
 }
 
-/** The execution, or how many ended how; why, if there is none. */
+/** The only execution with its end; the number of executions with each end; why the launch has none. */
 export function resultOf(launch: LaunchJson, words: Words): string {
   const {executions} = launch
   const [one] = executions

@@ -80,7 +80,7 @@ export const mail = declareKind({
   },
 })
 
-/** A text is the problem. */
+/** Returns the server, or the problem as a text. */
 function readServer(text: string, password: string): MailServer | string {
   const url = URL.parse(text)
   const usual = url === null ? undefined : PROTOCOL_PORTS[url.protocol]
@@ -110,7 +110,7 @@ function senderOf({user, host}: MailServer): string {
   return user.includes('@') ? user : `${user || 'belfry'}@${host}`
 }
 
-/** Addresses that `fixed` has already get everything. */
+/** Leaves out the addresses in `fixed`: they get the whole message. */
 function incidentsByOwner(
   {incidents}: NoticeMessage,
   allowed: readonly string[],
@@ -131,7 +131,7 @@ function incidentsByOwner(
   return byOwner
 }
 
-/** The summary of the whole message may name jobs of others. */
+/** The message with only these incidents, and a new summary: the old one may name jobs of others. */
 function forOwner(message: NoticeMessage, incidents: readonly NoticeIncident[]): NoticeMessage {
   if (incidents.length === message.incidents.length && message.more === 0) return message
   const [first = ''] = incidents.flatMap(linesOf)
