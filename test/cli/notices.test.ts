@@ -23,7 +23,7 @@ test('a mail channel is set up by a person who types the password, and a mail ar
     code: 0,
     out:
       'channel mail: test message accepted (250: accepted)\n' +
-      'rule all-jobs: 0 jobs: failed, missed, skipped no_target,behind,undecidable, lost, quarantined, ' +
+      'rule all-jobs: 0 jobs: failed, missed, skipped (no target, behind, undecidable), lost, quarantined, ' +
       'disabled 24h, late 15m, no leader, node failed, store, recovered; to mail\n' +
       '  in the last 7 days it would have sent 0 messages (not counted: quarantined, disabled, ' +
       'late, no leader, node failed, store)\n',

@@ -201,11 +201,19 @@ async function previewOf({client}: Session, rule: RuleJson): Promise<PreviewJson
   }
 }
 
-/** `failed 2, late 15m`. */
+/** `failed 2, skipped (no target, behind), late 15m`. */
 function whenText(when: RuleJson['when']): string {
   return Object.entries(when)
-    .map(([name, parameters]) => [conditionWords(name), ...Object.values(parameters)].join(' '))
+    .map(([name, parameters]) =>
+      [conditionWords(name), ...Object.values(parameters).map(parameterText)].join(' '),
+    )
     .join(', ')
+}
+
+function parameterText(value: unknown): string {
+  return Array.isArray(value)
+    ? `(${value.map(String).map(conditionWords).join(', ')})`
+    : String(value)
 }
 
 function conditionWords(name: string): string {
