@@ -15,6 +15,11 @@ import type {MemberRecord} from './node.ts'
  */
 const NODE_DEATH_REASONS: ReadonlySet<string> = new Set(['node_lost', 'node_restarted'])
 
+/** Why the executions of a member that is gone are `lost`. */
+export function lostReason({status}: Pick<MemberRecord, 'status'>): 'node_stopped' | 'node_lost' {
+  return status === 'left' ? 'node_stopped' : 'node_lost'
+}
+
 /** Nodes that die within this time die together; longer than the time until a node's work is lost. */
 const OUTAGE_MS = 90_000
 /** A node that sends no heartbeats for this long may be dead too; it sends one every 2 s. */

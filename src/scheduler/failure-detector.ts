@@ -5,6 +5,7 @@
  */
 import type {Limits} from '../config/limits.ts'
 import {FailureDetector, type FailureLimits} from '../core/failure-detector.ts'
+import {lostReason} from '../core/finish.ts'
 import type {MemberRecord} from '../core/node.ts'
 import {AssertionFailed} from '../lib/assert.ts'
 import type {Loop, Service} from '../lib/loop.ts'
@@ -79,13 +80,14 @@ export class FailureDetectorService implements Service {
     if (isFailed) events.emit('member_changed', {node: name, status: 'failed'})
   }
 
-  async #endExecutions({id, incarnation, heartbeatAt, status}: MemberRecord): Promise<void> {
+  async #endExecutions(member: MemberRecord): Promise<void> {
+    const {id, incarnation, heartbeatAt} = member
     await markNodeLost(this.#options, {
       term: this.#options.term,
       nodeId: id,
       exceptIncarnation: null,
       observed: {incarnation, heartbeatAt},
-      reason: status === 'left' ? 'node_stopped' : 'node_lost',
+      reason: lostReason(member),
     })
   }
 }

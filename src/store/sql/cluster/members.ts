@@ -2,6 +2,7 @@
  * Members: joining, heartbeats, failure, retention and removal. A node is removed only after its running
  * executions have ended: an execution of a node that is no member would never be ended.
  */
+import {lostReason} from '../../../core/finish.ts'
 import {decideScheduling, type MemberRecord} from '../../../core/node.ts'
 import {formatDuration} from '../../../lib/duration.ts'
 import {conflictFreeBatches} from '../../../lib/conflict-free.ts'
@@ -319,8 +320,7 @@ export function* removeMember(
       ORDER BY started_at, group_id, attempt, node_name LIMIT ?`,
     [nodeId, limit],
   )
-  const reason = status === 'left' ? 'node_stopped' : 'node_lost'
-  const finished = yield* endAll(tx, running.map(keyOf), 'lost', reason, jitter)
+  const finished = yield* endAll(tx, running.map(keyOf), 'lost', lostReason(member), jitter)
   if (running.length === limit) return {kind: 'ending', finished}
   yield* all(`DELETE FROM members WHERE id = ?`, [nodeId])
   yield* deleteClaims(nodeId)
