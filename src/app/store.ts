@@ -110,7 +110,7 @@ async function openSqlite(
     dataDir: config.dataDirectory,
     lock,
     openSecret,
-    outputKeptBytes: config.limits.outputTailBytes,
+    outputTailBytes: config.limits.outputTailBytes,
     commitItemsMax: config.limits.commitItemsMax,
     clock,
     random,
@@ -147,7 +147,7 @@ async function openPostgres(
     clock,
     random,
     openSecret,
-    outputKeptBytes: config.limits.outputTailBytes,
+    outputTailBytes: config.limits.outputTailBytes,
     commitItemsMax: config.limits.commitItemsMax,
     events,
   })

@@ -6,7 +6,7 @@ import type {StatementResult, Statement, Row, Transaction} from '../../src/store
 import {sqliteDialect} from '../../src/store/sqlite/connection.ts'
 
 const ROWS = 4_000
-const TX: Transaction = {now: 0, dialect: sqliteDialect, limits: {outputKeptBytes: 256 * 1024}}
+const TX: Transaction = {now: 0, dialect: sqliteDialect, limits: {outputTailBytes: 256 * 1024}}
 
 function aRow(index: number): Row {
   return {

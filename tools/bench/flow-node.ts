@@ -129,7 +129,7 @@ export class FlowNode {
     const clock = new SetClock()
     const events = localEvents(clock)
     const options = {
-      outputKeptBytes: config.limits.outputTailBytes,
+      outputTailBytes: config.limits.outputTailBytes,
       commitItemsMax: config.limits.commitItemsMax,
       clock,
       random: systemRandom(),

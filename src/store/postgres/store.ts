@@ -72,7 +72,7 @@ export interface PostgresStoreOptions extends WriteQueueOptions {
   /** Generates the identity of a new store, and the keys of receipts. */
   readonly random: Random
   /** Last bytes of each execution's output that are kept; default 256 KiB. */
-  readonly outputKeptBytes?: number
+  readonly outputTailBytes?: number
   /** Decrypts the secrets that claims name; default: none can be decrypted. */
   readonly openSecret?: OpenSecret
   /** Maximum connections for writes and for reads. Three more have their own purpose. */
@@ -151,9 +151,9 @@ function assemble(
   statements: Statements,
   onLeaseSessionEnd: () => void,
 ): {readonly store: Store; readonly forClients: Store} {
-  const {clock, random, time = (serverNow) => serverNow, outputKeptBytes} = options
+  const {clock, random, time = (serverNow) => serverNow, outputTailBytes} = options
   const {connections = CONNECTIONS} = options
-  const limits = {outputKeptBytes: outputKeptBytes ?? DEFAULT_LIMITS.outputKeptBytes}
+  const limits = {outputTailBytes: outputTailBytes ?? DEFAULT_LIMITS.outputTailBytes}
   const parts = {primary, statements, time, limits, clock}
   const pool = (kind: SessionKind, sessionsMax: number, onSessionEnd = () => {}) =>
     new SessionPool({primary, kind, sessionsMax, clock, onSessionEnd})

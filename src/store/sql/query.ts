@@ -166,7 +166,7 @@ export interface Dialect {
 /** Limits of the configuration. */
 export interface StoreLimits {
   /** Output kept of each execution: its last bytes. */
-  readonly outputKeptBytes: number
+  readonly outputTailBytes: number
 }
 
 export interface Transaction {
@@ -176,4 +176,4 @@ export interface Transaction {
   readonly limits: StoreLimits
 }
 
-export const DEFAULT_LIMITS: StoreLimits = {outputKeptBytes: OUTPUT_KEPT_BYTES}
+export const DEFAULT_LIMITS: StoreLimits = {outputTailBytes: OUTPUT_KEPT_BYTES}

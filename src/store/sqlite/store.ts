@@ -29,7 +29,7 @@ export interface StoreOptions extends WriteQueueOptions {
   /** Generates the identity of a new store. */
   readonly random: Pick<Random, 'id'>
   /** Last bytes of each execution's output that are kept; default 256 KiB. */
-  readonly outputKeptBytes?: number
+  readonly outputTailBytes?: number
   /** Decrypts the secrets that claims name; default: none can be decrypted. */
   readonly openSecret?: OpenSecret
 }
@@ -144,8 +144,8 @@ export function openMemoryStore(options: StoreOptions): Store {
   return store
 }
 
-function limitsOf({outputKeptBytes = DEFAULT_LIMITS.outputKeptBytes}: StoreOptions): StoreLimits {
-  return {outputKeptBytes}
+function limitsOf({outputTailBytes = DEFAULT_LIMITS.outputTailBytes}: StoreOptions): StoreLimits {
+  return {outputTailBytes}
 }
 
 function freshIdentity({random}: StoreOptions): Identity {

@@ -132,7 +132,7 @@ export function* extendOutput(tx: Transaction, ranges: readonly OutputRange[]): 
     const last = lastByKey.get(keyText(key)) ?? null
     puts.push([...keyValues(key), last?.at_byte ?? offset, joined(last, bytes)])
     grownBytes += bytes.length
-    const oldest = offset + bytes.length - tx.limits.outputKeptBytes
+    const oldest = offset + bytes.length - tx.limits.outputTailBytes
     const from = offset > knownBytes ? offset : oldest
     if (start !== undefined) starts.push(startValues(key, start))
     if (from > 0 && knownBytes > 0) drops.push({key, start, from})
@@ -219,7 +219,7 @@ export function* withOutput(
   outputBytes: number,
   whole = false,
 ): Query<ExecutionView[]> {
-  const wanted = Math.min(outputBytes, tx.limits.outputKeptBytes)
+  const wanted = Math.min(outputBytes, tx.limits.outputTailBytes)
   const rowsMax = Math.max(1, Math.min(READ_ROWS_MAX, Math.floor(READ_BYTES_MAX / (wanted + 1))))
   const views: ExecutionView[] = []
   for (let at = 0; at < executions.length; at += rowsMax) {

@@ -58,7 +58,7 @@ export function* execution(
 ): Query<ExecutionView | null> {
   const found = yield* ownedExecution(tx, name, key)
   if (found === null) return null
-  const isWhole = outputBytes >= tx.limits.outputKeptBytes
+  const isWhole = outputBytes >= tx.limits.outputTailBytes
   const [view] = yield* withOutput(tx, [found], outputBytes, isWhole)
   return view!
 }
