@@ -41,6 +41,7 @@ function event<Payload>(row: EventRow<Payload>): EventRow<Payload> {
 
 const OF_MEMBERS = ['list', '/v1/members'] as const
 const OF_CHANNELS = ['list', '/v1/notices/channels'] as const
+const OF_RULES = ['list', '/v1/notices/rules'] as const
 /** Their keys have names of jobs. */
 const OF_INCIDENTS = ['list', '/v1/notices/incidents'] as const
 
@@ -266,6 +267,20 @@ export const EVENTS = {
     message: ({key}) => `incident ${key} closed`,
     shownTo: OF_INCIDENTS,
     when: 'It no longer holds',
+  }),
+  notice_rule_stopped: event<{rule: string; author: string}>({
+    log: 'warn',
+    message: ({rule}) => `the rule ${rule} stopped: the policies of its author are deleted`,
+    shownTo: OF_RULES,
+    when:
+      'The last policy of the author of a rule of notices was deleted, so the rule sees no job and sends ' +
+      'nothing',
+  }),
+  notice_rule_resumed: event<{rule: string; author: string}>({
+    log: 'info',
+    message: ({rule}) => `the rule ${rule} acts again`,
+    shownTo: OF_RULES,
+    when: 'It was stored again by an author with policies, or one of these policies was',
   }),
   notice_facts_dropped: event<{count: number}>({
     log: 'error',

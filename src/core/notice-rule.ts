@@ -100,7 +100,9 @@ export const CONDITIONS = {
   },
   deleted: {
     ...FACT,
-    means: 'The job was deleted, until a job of that name exists again, or for 24 h',
+    means:
+      'The job was deleted, until a job of that name exists again, or for 24 h; the message says who ' +
+      'deleted it',
   },
   late: {
     ...SWEEP,

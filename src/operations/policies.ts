@@ -8,13 +8,16 @@ import {matchesText} from '../core/access/glob.ts'
 import {POLICIES_MAX, POLICY_NAME, readRules} from '../core/access/policy.ts'
 import type {Policy} from '../ports/token-store.ts'
 import type {OperationsContext} from './context.ts'
+import {reportStops} from './rules.ts'
 
 interface StoredPolicy {
   readonly policy: Policy
   readonly warnings: readonly string[]
 }
 
-export function createPolicies({store, access, executors}: OperationsContext) {
+export function createPolicies(context: OperationsContext) {
+  const {store, access, executors} = context
+
   function policies(): Promise<readonly Policy[]> {
     return store.policies()
   }
@@ -31,7 +34,7 @@ export function createPolicies({store, access, executors}: OperationsContext) {
         'policy_invalid',
         'The policy name must have 1 to 128 letters, digits, ".", "_" and "-". It cannot be "." or "..".',
       )
-    if (!(await store.putPolicy(stored, actor)))
+    if (!(await reportStops(context, () => store.putPolicy(stored, actor))))
       throw new DomainError(
         'too_many_tokens',
         `The policy cannot be stored: there are ${POLICIES_MAX} policies. Delete some of them first.`,
@@ -42,7 +45,8 @@ export function createPolicies({store, access, executors}: OperationsContext) {
 
   /** Throws `policy_unknown`. */
   async function deletePolicy(name: string, actor: Actor): Promise<StoredPolicy> {
-    const policy = requirePolicy(name, await store.deletePolicy(name, actor))
+    const deleted = await reportStops(context, () => store.deletePolicy(name, actor))
+    const policy = requirePolicy(name, deleted)
     await access.changed()
     const naming = (await store.tokens()).filter(({policies}) => policies.includes(name))
     if (naming.length === 0) return {policy, warnings: []}

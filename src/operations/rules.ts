@@ -30,6 +30,31 @@ async function stoppedRules({
       : `The policies of its author ${name} are deleted, so it sees no job. Store it again.`
 }
 
+/**
+ * Makes a change of policies or rules, and emits an event for each rule that stops or acts again by it. A
+ * change on another server at the same moment may emit the event too.
+ */
+export async function reportStops<Result>(
+  {store, events}: Pick<OperationsContext, 'store' | 'events'>,
+  change: () => Promise<Result>,
+): Promise<Result> {
+  const authors = async () => {
+    const [all, stopped] = await Promise.all([store.rules(), stoppedRules({store})])
+    return new Map(
+      all.map((rule) => [rule.definition.name, {rule, isStopped: stopped(rule) !== ''}]),
+    )
+  }
+  const before = await authors()
+  const result = await change()
+  for (const [name, {rule, isStopped}] of await authors()) {
+    const had = before.get(name)?.isStopped ?? isStopped
+    const data = {rule: name, author: rule.author.name}
+    if (isStopped && !had) events.emit('notice_rule_stopped', data)
+    if (!isStopped && had) events.emit('notice_rule_resumed', data)
+  }
+  return result
+}
+
 export function createRules(context: OperationsContext) {
   const {store} = context
 
@@ -62,7 +87,7 @@ export function createRules(context: OperationsContext) {
     if (refused !== undefined)
       throw new DomainError('not_allowed', refusalSentence(caller, refused))
     const author = await authorOf(context, caller, actor)
-    const result = await store.putRule({definition, author}, actor)
+    const result = await reportStops(context, () => store.putRule({definition, author}, actor))
     switch (result.kind) {
       case 'stored':
         context.wakeup.notify('notices')

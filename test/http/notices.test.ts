@@ -194,6 +194,31 @@ test('a rule whose author has lost all policies says that it stopped', async (t)
   assert.match(json.rules[0].stopped, /Store it again/)
 })
 
+test('a rule that stops and acts again is one event each, however often it is evaluated', async (t) => {
+  const {api, admin, client} = await startLockedApi(t)
+  await admin.call('PUT', '/v1/notices/channels/hook', HOOK)
+  const path = {'/v1/**': {capabilities: ['read', 'update', 'list']}}
+  const author = await client('anna', {path})
+  assert.equal((await author.call('PUT', '/v1/notices/rules/rule', RULE)).status, 200)
+  const policy = (method: 'POST' | 'DELETE') => admin.call(method, '/v1/acl/policies/anna', {path})
+  const events = () => [
+    ...api.events.of('notice_rule_stopped').map(() => 'stopped'),
+    ...api.events.of('notice_rule_resumed').map(() => 'resumed'),
+  ]
+  assert.ok((await policy('POST')).status < 300)
+  assert.deepEqual(events(), [])
+  assert.ok((await policy('DELETE')).status < 300)
+  for (let look = 0; look < 3; look += 1)
+    await api.store.evaluateNotices({olderThanMs: 0, sweep: null, seed: `s${look}`})
+  assert.deepEqual(api.events.of('notice_rule_stopped'), [{rule: 'rule', author: 'anna'}])
+  assert.deepEqual(events(), ['stopped'])
+  assert.ok((await policy('POST')).status < 300)
+  assert.deepEqual(api.events.of('notice_rule_resumed'), [{rule: 'rule', author: 'anna'}])
+  await policy('DELETE')
+  assert.equal((await admin.call('PUT', '/v1/notices/rules/rule', RULE)).status, 200)
+  assert.deepEqual(events(), ['stopped', 'stopped', 'resumed', 'resumed'])
+})
+
 test('no secret of a channel is in a reply, the log of changes, an event or a backup', async (t) => {
   const addresses = new MailGuard(await closedPort())
   const api = await startApi(t, {addresses})

@@ -3,6 +3,7 @@
  * code and a text; the other facts make the sentences exact. Never shows a code.
  */
 import {formatTime} from '../../lib/rfc3339.ts'
+import type {Actor} from '../audit.ts'
 import {type FiringPause, isInForce} from '../firing.ts'
 import {isNodeDeath} from '../finish.ts'
 import type {JobSpec} from '../job.ts'
@@ -231,6 +232,11 @@ export function disabledTold(jobName: string, change: ChangeFacts | undefined, w
       since_at: change === undefined ? null : formatTime(change.at),
     },
   }
+}
+
+/** Sentence that names who deleted the job, and from where; the time is that of the incident. */
+export function deletedSentence({name, address}: Pick<Actor, 'name' | 'address'>): string {
+  return `${actorName(name)} deleted it${address === '' ? '' : ` from ${address}`}.`
 }
 
 /** The sentences for a row without a launch; a code of another release stays as it is. */

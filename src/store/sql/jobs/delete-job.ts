@@ -3,7 +3,8 @@
  * reply at once, because every reply goes through a live job. Retention deletes the rows later, in bounded
  * batches. Running executions get a cancel request; the last one that ends closes the launch.
  */
-import {type Actor, replacedBy} from '../../../core/audit.ts'
+import {type Actor, BELFRY, replacedBy} from '../../../core/audit.ts'
+import {deletedSentence} from '../../../core/explain/reasons.ts'
 import type {JobRecord} from '../../../core/job.ts'
 import {checkRevision, type RevisionMatch} from '../../../core/submit.ts'
 import type {DeleteResult} from '../../../ports/job-store.ts'
@@ -19,7 +20,7 @@ export function* deleteJob(
   tx: Transaction,
   name: string,
   ifMatch: RevisionMatch = null,
-  actor?: Actor,
+  actor: Actor = BELFRY,
 ): Query<DeleteResult> {
   const job = yield* lockJob(tx, name)
   if (job === null) return {kind: 'unknown'}
@@ -27,7 +28,8 @@ export function* deleteJob(
   if (refusal !== null) return refusal
   if (job.dependentJobs.length > 0) return {kind: 'dependents', names: job.dependentJobs}
   yield* softDelete(tx, job.id, {why: 'deleted', keptGroup: null})
-  const deleted = {jobId: job.id, kind: 'deleted', spec: job.spec} as const
+  const sentence = deletedSentence(actor)
+  const deleted = {jobId: job.id, kind: 'deleted', spec: job.spec, sentence} as const
   yield* recordDefinitions(tx, [deleted], yield* noticeScopes())
   const replaced = replacedBy(job, null)
   yield* recordChange(tx, {

@@ -168,6 +168,8 @@ export interface DefinitionFact {
   readonly jobId: number
   readonly kind: DefinitionKind
   readonly spec: Pick<JobSpec, 'name' | 'owner' | 'metadata'>
+  /** Sentence that names who made the change. */
+  readonly sentence?: string
 }
 
 export function* recordDefinitions(
@@ -175,13 +177,13 @@ export function* recordDefinitions(
   changes: readonly DefinitionFact[],
   scopes: Scopes,
 ): Query<void> {
-  const facts = changes.flatMap(({jobId, kind, spec}): NewFact[] => {
+  const facts = changes.flatMap(({jobId, kind, spec, sentence = ''}): NewFact[] => {
     const {name, owner, metadata} = spec
     const kinds = scopes(name)
     const about = ABOUT[kind]
     const isCovered = about === null ? kinds.size > 0 : about.some((each) => kinds.has(each))
     if (!isCovered) return []
-    const fact = {...NONE, kind, cause: kind}
+    const fact = {...NONE, kind, cause: kind, sentence}
     const opens = kind === 'disabled'
     return [{jobId, jobName: name, opens, job: {name, owner, metadata}, fact}]
   })
