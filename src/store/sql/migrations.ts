@@ -313,8 +313,6 @@ function launchColumns({columns: {integer, text}}: Dialect): string[] {
     `CREATE INDEX launches_ended_badly ON launches (closed_at, group_id)
       WHERE launch_status IN ('failed', 'partially_failed')`,
     `CREATE INDEX launches_open_spans ON launches (job_id) WHERE planned_count = 0`,
-    `CREATE INDEX launches_pool ON launches (pool_name, group_id)
-      WHERE pool_name IS NOT NULL AND open = 1`,
     // Every claim and end evaluates the condition. SQLite builds a list of more than two values each time.
     `CREATE INDEX executions_ended_badly ON executions (finished_at, group_id, node_name, attempt)
       WHERE finished_at IS NOT NULL AND status <> 'succeeded'`,

@@ -111,7 +111,7 @@ describe('indexes of large tables', () => {
       await scene.submit('a')
       await rows('DROP INDEX launches_root')
       await rows(
-        `UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'launches_pool'::regclass`,
+        `UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'launches_not_run'::regclass`,
       )
       const writer = await hold('LOCK TABLE launches IN ROW EXCLUSIVE MODE')
       const emitted: string[] = []
@@ -129,7 +129,7 @@ describe('indexes of large tables', () => {
       assert(opened.ok)
       await opened.store.close()
       assert.deepEqual(emitted.slice(0, 2), ['schema_change_began', 'schema_changed'])
-      const names = `'launches_root'::regclass, 'launches_pool'::regclass`
+      const names = `'launches_root'::regclass, 'launches_not_run'::regclass`
       const found = await rows(`SELECT indisvalid FROM pg_index WHERE indexrelid IN (${names})`)
       assert.deepEqual(found, [{indisvalid: true}, {indisvalid: true}])
     })
