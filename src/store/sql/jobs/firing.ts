@@ -43,17 +43,17 @@ function pauseOf(row: PauseRow): FiringPause {
 }
 
 export function* launchSettings(): Query<LaunchSettings> {
-  const [stored, rows] = yield* together(
-    all<{key: string; value: string}>(
-      `SELECT key, value FROM meta WHERE key IN ('${REVISION}', 'timezone', '${ZONE_CHANGE}')`,
-    ),
+  const [revision, zone, zoneChange, rows] = yield* together(
+    // Read first: decisions with settings that change now are made again.
+    settingsRevision(),
+    metaValue('timezone'),
+    metaValue(ZONE_CHANGE),
     all<PauseRow>(SELECT_PAUSES),
   )
-  const settings = new Map(stored.map(({key, value}) => [key, value]))
   return {
-    revision: Number(settings.get(REVISION) ?? 0),
-    defaultZone: settings.get('timezone') ?? ZONE_UNLESS_AGREED,
-    isPlanned: !settings.has(ZONE_CHANGE),
+    revision,
+    defaultZone: zone ?? ZONE_UNLESS_AGREED,
+    isPlanned: zoneChange === null,
     pauses: rows.map(pauseOf),
   }
 }
