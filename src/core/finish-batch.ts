@@ -37,8 +37,24 @@ export interface BatchExecution {
   change: 'none' | 'update' | 'insert' | 'remove'
 }
 
+/** The part of a launch that decides its end and follows from it. Each end loads it, so it is no more. */
+export type EndingLaunch = Pick<
+  LaunchRecord,
+  | 'group'
+  | 'jobId'
+  | 'jobName'
+  | 'decision'
+  | 'reason'
+  | 'open'
+  | 'retriesEnded'
+  | 'nodeDeaths'
+  | 'status'
+  | 'closedAt'
+  | 'rootGroup'
+>
+
 export interface BatchLaunch {
-  record: LaunchRecord
+  record: EndingLaunch
   /** All of a small launch; of a large one, at least those that this batch may change. */
   readonly executions: BatchExecution[]
   /** Executions that are not in `executions` are pending or running; false = the others have ended. */
@@ -70,7 +86,7 @@ export interface BatchJob {
 
 /** A launch that closed: every dependent of its job is launched, or gets a row that says why it is not. */
 export interface LaunchEnd {
-  readonly launch: LaunchRecord
+  readonly launch: EndingLaunch
   readonly status: LaunchStatus
   /** Launches of the job in a row that failed, with this one. */
   readonly streak: number

@@ -120,7 +120,7 @@ export interface FinishInput {
   readonly execution: ExecutionRecord
   /** Attempt before this one on the same slot; `null` = this is the first. */
   readonly previous: Pick<ExecutionRecord, 'status' | 'reason'> | null
-  readonly launch: LaunchRecord
+  readonly launch: Pick<LaunchRecord, 'retriesEnded' | 'nodeDeaths'>
   /** `null` when the job was deleted meanwhile: then nothing follows. */
   readonly job: {readonly retries: number} | null
   /** Status that the node reported. */
@@ -209,7 +209,9 @@ export function wasCancelled(
 /** The last attempt of each slot. */
 function lastAttempts<Attempt extends Pick<ExecutionRecord, 'slot' | 'attempt'>>(
   executions: readonly Attempt[],
-): Attempt[] {
+): readonly Attempt[] {
+  // Most launches have a single execution.
+  if (executions.length === 1) return executions
   const last = new Map<number, Attempt>()
   for (const execution of executions) {
     const known = last.get(execution.slot)

@@ -159,10 +159,13 @@ export function launchOf(row: LaunchRow): LaunchRecord {
   }
 }
 
-export const INSERT_LAUNCH = `INSERT INTO launches (${LAUNCH_COLUMNS})
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+/** A new launch, which has not ended: its status is written when it closes. */
+export const INSERT_LAUNCH = `INSERT INTO launches (group_id, job_id, job_name, cause, decision, reason,
+  scheduled_at, scheduled_until, planned_count, stored_at, decided_at, term, forced, parent_group, open,
+  retries_ended, node_deaths, root_group)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-/** Values in the order of `LAUNCH_COLUMNS`. */
+/** Values of `INSERT_LAUNCH`. */
 export function launchValues(launch: LaunchRecord): Values {
   return [
     launch.group,
@@ -182,8 +185,6 @@ export function launchValues(launch: LaunchRecord): Values {
     launch.open ? 1 : 0,
     launch.retriesEnded ? 1 : 0,
     launch.nodeDeaths,
-    launch.status,
-    launch.closedAt,
     launch.rootGroup,
   ]
 }

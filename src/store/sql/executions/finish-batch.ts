@@ -10,7 +10,12 @@ import {assert} from '../../../lib/assert.ts'
 import {recordChange} from '../access/audit.ts'
 import {softDelete} from '../jobs/delete-job.ts'
 import {type ExecutionKey, executionId, type FinalStatus} from '../../../core/execution.ts'
-import {type BatchExecution, type BatchJob, FinishBatch} from '../../../core/finish-batch.ts'
+import {
+  type BatchExecution,
+  type BatchJob,
+  type EndingLaunch,
+  FinishBatch,
+} from '../../../core/finish-batch.ts'
 import {applyChanges, loadJobs} from '../jobs/jobs.ts'
 import {writeDependents} from '../launches/dependents.ts'
 import {recordEnds} from '../notices/facts.ts'
@@ -36,8 +41,6 @@ import {
   INSERT_LAUNCH,
   INSERT_PENDING,
   keyValues,
-  LAUNCH_COLUMNS,
-  launchOf,
   type LaunchRow,
   launchValues,
   pendingValues,
@@ -50,6 +53,21 @@ export interface BatchEnd {
   /** Absent = the execution may not end in this batch. */
   readonly status?: FinalStatus
 }
+
+type EndingRow = Pick<
+  LaunchRow,
+  | 'group_id'
+  | 'job_id'
+  | 'job_name'
+  | 'decision'
+  | 'reason'
+  | 'open'
+  | 'retries_ended'
+  | 'node_deaths'
+  | 'launch_status'
+  | 'closed_at'
+  | 'root_group'
+>
 
 interface FinishJobRow {
   readonly id: number
@@ -81,8 +99,9 @@ export function* loadFinishBatch(tx: Transaction, ends: readonly BatchEnd[]): Qu
   const groups = [...new Set(ends.map(({key}) => key.group))].toSorted((a, b) => a - b)
   // The launches are locked before their executions are looked up.
   const [launches, executions, scopes] = yield* together(
-    oneEach<LaunchRow>(
-      `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE group_id = ?${tx.dialect.forUpdate}`,
+    oneEach<EndingRow>(
+      `SELECT group_id, job_id, job_name, decision, reason, open, retries_ended, node_deaths,
+        launch_status, closed_at, root_group FROM launches WHERE group_id = ?${tx.dialect.forUpdate}`,
       groups.map((group) => [group]),
     ),
     loadExecutions(tx, groups, ends),
@@ -92,7 +111,7 @@ export function* loadFinishBatch(tx: Transaction, ends: readonly BatchEnd[]): Qu
   const found = launches.filter((row) => row !== null)
   launches.forEach((row, index) => {
     if (row === null) return
-    const launch = {record: launchOf(row), ...executions[index]!, changed: false}
+    const launch = {record: endingLaunch(row), ...executions[index]!, changed: false}
     batch.launches.set(row.group_id, launch)
   })
   const owners = [...new Set(found.map((row) => row.job_id))]
@@ -130,6 +149,22 @@ function* dependentIds(jobIds: readonly number[]): Query<number[]> {
     jobIds.map((id) => [id]),
   )
   return rows.flat().map(({id}) => id)
+}
+
+function endingLaunch(row: EndingRow): EndingLaunch {
+  return {
+    group: row.group_id,
+    jobId: row.job_id,
+    jobName: row.job_name,
+    decision: row.decision,
+    reason: row.reason,
+    open: row.open === 1,
+    retriesEnded: row.retries_ended === 1,
+    nodeDeaths: row.node_deaths,
+    status: row.launch_status,
+    closedAt: row.closed_at,
+    rootGroup: row.root_group,
+  }
 }
 
 function batchJob(row: FinishJobRow): BatchJob {
@@ -312,8 +347,18 @@ export function* writeFinishBatch(tx: Transaction, {batch, scopes}: LoadedBatch)
     jobs.map(({id, counters, status, statusGroup, trend}) => {
       const {successCount, errorCount, lastSuccess, lastError} = counters
       const {failStreak, failingSince, typicalMs} = trend
-      const counts = [successCount, errorCount, lastSuccess, lastError]
-      return [...counts, status, statusGroup, failStreak, failingSince, typicalMs, id]
+      return [
+        successCount,
+        errorCount,
+        lastSuccess,
+        lastError,
+        status,
+        statusGroup,
+        failStreak,
+        failingSince,
+        typicalMs,
+        id,
+      ]
     }),
   )
   yield* recordEnds(tx, batch, scopes)

@@ -45,7 +45,8 @@ export function* finish(
     const outcome = reportEnd(batch, item, tx.now)
     if (outcome.kind === 'finished') {
       if (item.dropOutput) dropped.push(item.key)
-      else ranges.push({key: item.key, knownBytes, ...item.output})
+      else if (item.output.bytes.length > 0)
+        ranges.push({key: item.key, knownBytes, ...item.output})
     }
     return outcome
   })

@@ -22,13 +22,18 @@ const DEPENDENTS = `SELECT id, name FROM jobs WHERE parent = ? AND deleted_at IS
   ORDER BY name`
 const INSERT_ONCE = `${INSERT_LAUNCH} ON CONFLICT DO NOTHING`
 
+/** A launch that did not succeed, as the rows of its dependents name it. */
+type Parent = Pick<
+  LaunchRecord,
+  'group' | 'jobName' | 'decision' | 'reason' | 'status' | 'rootGroup'
+>
+
 export function* writeDependents(tx: Transaction, ended: readonly LaunchEnd[]): Query<void> {
   const isSuccess = ({status}: LaunchEnd) => status === 'success'
   yield* requestDependents(tx, ended.filter(isSuccess))
-  const unsuccessful = ended.filter((end) => !isSuccess(end))
   yield* skipDependents(
     tx,
-    unsuccessful.map(({launch}) => launch),
+    ended.flatMap((end) => (isSuccess(end) ? [] : end.launch)),
   )
 }
 
@@ -76,7 +81,7 @@ function* requestDependents(tx: Transaction, successes: readonly LaunchEnd[]): Q
 }
 
 /** Inserts a skipped row for each dependent of launches that did not succeed, generation by generation. */
-export function* skipDependents(tx: Transaction, launches: readonly LaunchRecord[]): Query<void> {
+export function* skipDependents(tx: Transaction, launches: readonly Parent[]): Query<void> {
   let parents = launches
   while (parents.length > 0) {
     const [found, scopes] = yield* together(
@@ -89,7 +94,7 @@ export function* skipDependents(tx: Transaction, launches: readonly LaunchRecord
     const due = found.flatMap((jobs, index) => jobs.map((job) => ({job, parent: parents[index]!})))
     if (due.length === 0) return
     const groups = yield* tx.dialect.takeNumbers('launch', due.length)
-    parents = due.map(({job, parent}, index) =>
+    const skipped = due.map(({job, parent}, index) =>
       newLaunch(job, groups[index]!, tx.now, {
         cause: 'parent',
         decision: 'skipped',
@@ -99,12 +104,16 @@ export function* skipDependents(tx: Transaction, launches: readonly LaunchRecord
         ...chain(parent),
       }),
     )
-    yield* sendEach(INSERT_ONCE, parents.map(launchValues))
-    yield* recordDecided(tx, parents, new Set(), scopes)
+    yield* sendEach(INSERT_ONCE, skipped.map(launchValues))
+    yield* recordDecided(tx, skipped, new Set(), scopes)
+    parents = skipped
   }
 }
 
-function chain({group, rootGroup}: LaunchRecord): Pick<LaunchRecord, 'parentGroup' | 'rootGroup'> {
+function chain({
+  group,
+  rootGroup,
+}: Pick<LaunchRecord, 'group' | 'rootGroup'>): Pick<LaunchRecord, 'parentGroup' | 'rootGroup'> {
   return {parentGroup: group, rootGroup: rootGroup ?? group}
 }
 
@@ -114,7 +123,7 @@ const ENDED: Readonly<Record<Exclude<LaunchStatus, 'success'>, string>> = {
   cancelled: 'was cancelled',
 }
 
-function whyNot({group, jobName, decision, reason, status}: LaunchRecord): string {
+function whyNot({group, jobName, decision, reason, status}: Parent): string {
   const parent = `launch ${group} of ${jobName}`
   if (status !== null && status !== 'success')
     return reasonText('parent_failed', `${parent} ${ENDED[status]}`)

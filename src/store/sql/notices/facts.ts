@@ -7,7 +7,7 @@ import type {ExecutionRecord} from '../../../core/execution.ts'
 import {executionId} from '../../../core/execution.ts'
 import {endCause} from '../../../core/explain/executions.ts'
 import {isNodeDeath} from '../../../core/finish.ts'
-import type {FinishBatch} from '../../../core/finish-batch.ts'
+import type {BatchJob, EndingLaunch, FinishBatch} from '../../../core/finish-batch.ts'
 import type {JobSpec} from '../../../core/job.ts'
 import {reasonCode} from '../../../core/launch-reasons.ts'
 import type {LaunchRecord} from '../../../core/launch-record.ts'
@@ -57,6 +57,8 @@ const NONE = {launch: null, execution: '', sentence: '', cause: ''} as const
 
 /** Records the launches and lost executions that end in this batch. Its jobs are locked. */
 export function* recordEnds(tx: Transaction, batch: FinishBatch, scopes: Scopes): Query<void> {
+  const isCovered = ({name, watched}: BatchJob) => watched || scopes(name).size > 0
+  if (![...batch.jobs.values()].some(isCovered)) return
   const facts: NewFact[] = []
   const ends = new Map(batch.ended.map((end) => [end.launch.group, end]))
   for (const {record, executions} of batch.launches.values()) {
@@ -104,7 +106,7 @@ function lostEvidence(record: ExecutionRecord) {
 }
 
 /** The execution of a failure is the last attempt that ended badly; else the one with output. */
-function endEvidence({group, status}: LaunchRecord, executions: readonly ExecutionRecord[]) {
+function endEvidence({group, status}: EndingLaunch, executions: readonly ExecutionRecord[]) {
   const bad = executions
     .filter((each) => each.status !== 'succeeded')
     .toSorted((a, b) => b.attempt - a.attempt)[0]
@@ -135,13 +137,13 @@ export function* recordDecided(
 ): Query<void> {
   const facts = launches.flatMap(({jobId, jobName, group, decision, reason}): NewFact[] => {
     const kinds = scopes(jobName)
-    const code = reasonCode(reason) ?? ''
     const of = {jobId, jobName}
-    const evidence = {...NONE, launch: group, cause: code}
     if (decision === 'launched') {
       if (!watched.has(jobId) && !kinds.has('launched')) return []
-      return [{...of, opens: false, fact: {kind: 'launched', ...evidence, cause: ''}}]
+      return [{...of, opens: false, fact: {kind: 'launched', ...NONE, launch: group}}]
     }
+    const code = reasonCode(reason) ?? ''
+    const evidence = {...NONE, launch: group, cause: code}
     if (decision === 'skipped' && kinds.has(OF_DEPENDENTS.has(code) ? 'dependents' : 'skipped'))
       return [{...of, opens: true, fact: {kind: 'skipped', code, ...evidence}}]
     if (decision === 'missed' && kinds.has('missed') && !NOT_MISSED.has(code))
