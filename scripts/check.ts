@@ -3,7 +3,7 @@
  * for the loop while editing. Every step runs even if an earlier one failed, so that one run reports all
  * problems. A step that exceeds its time limit is killed. The last line says how the run ended.
  */
-import {execFileSync, spawn} from 'node:child_process'
+import {type ChildProcess, execFileSync, spawn} from 'node:child_process'
 import {existsSync} from 'node:fs'
 import {availableParallelism} from 'node:os'
 import {delimiter, join} from 'node:path'
@@ -135,6 +135,7 @@ function run(step: Step): Promise<string | null> {
       env: environment(),
       stdio: ['ignore', 'inherit', 'inherit'],
     })
+    running.add(child)
     let isLate = false
     const end = () => {
       isLate = true
@@ -146,6 +147,7 @@ function run(step: Step): Promise<string | null> {
     const settle = (problem: string | null) => {
       clearTimeout(timer)
       clearTimeout(killTimer)
+      running.delete(child)
       resolve(problem)
     }
     child.on('error', (error) => settle(error.message))
@@ -155,6 +157,14 @@ function run(step: Step): Promise<string | null> {
     })
   })
 }
+
+const running = new Set<ChildProcess>()
+// A signal to this process alone ends the steps too: the tests end the servers that they started.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
+  process.once(signal, () => {
+    for (const child of running) child.kill('SIGTERM')
+    process.exit(1)
+  })
 
 const started = performance.now()
 const failed: string[] = []

@@ -3,7 +3,8 @@
  * hook knows the suite that a test belongs to, and names the test of an uncaught error. To follow every
  * promise takes half the time of a simulated history. Without them, an uncaught error may fail its file
  * instead of its test. It is printed, and as a second reporter this file shows it. A file that does not
- * end, such as after a failed test that left its store open, fails instead of holding up the run.
+ * end, such as after a failed test that left its store open, fails instead of holding up the run. A file
+ * whose runner is gone ends.
  */
 import asyncHooks from 'node:async_hooks'
 import {syncBuiltinESMExports} from 'node:module'
@@ -35,11 +36,16 @@ if (isMainThread) {
 
 /** Far above the time of any file: three times that of the longest on two busy cores. */
 const FILE_LIMIT_MS = 240_000
+const RUNNER_CHECK_MS = 2_000
 
 // The runner and the processes that a test forks have the same flags.
 const isTestFile = /\.test\.[jt]s$/.test(FILE)
-if (isMainThread && isTestFile && process.env['NODE_TEST_CONTEXT'] !== undefined)
+if (isMainThread && isTestFile && process.env['NODE_TEST_CONTEXT'] !== undefined) {
   setTimeout(exitLate, FILE_LIMIT_MS).unref()
+  // A runner that is killed cannot end its files.
+  const runner = process.ppid
+  setInterval(() => process.ppid !== runner && process.exit(1), RUNNER_CHECK_MS).unref()
+}
 
 function exitLate(): void {
   const open = process.getActiveResourcesInfo().join(', ')

@@ -10,6 +10,7 @@ import {join} from 'node:path'
 import {after, before} from 'node:test'
 import {childrenOf, endMarked, endProcess} from './living-processes.ts'
 import {SOON_MS, until, within} from './waiting.ts'
+import {Watchdog} from './watchdog.ts'
 
 const BELFRY = join(import.meta.dirname, '..', '..', 'bin', 'belfry.js')
 /** Shared compile cache of Node: halves the time until a server is ready. */
@@ -62,6 +63,7 @@ export interface Owner {
 }
 
 const cleanups = new WeakMap<Owner, (() => unknown)[]>()
+const watchdog = new Watchdog()
 
 /** Registers a cleanup. The newest runs first: a server ends before its directory is removed. */
 export function atEnd(owner: Owner, cleanup: () => unknown): void {
@@ -74,7 +76,7 @@ export function atEnd(owner: Owner, cleanup: () => unknown): void {
   })
 }
 
-/** Runs Belfry with these arguments; killed at the end of the test at the latest. */
+/** Runs Belfry with these arguments; ended with the test, or with this process, at the latest. */
 export function runProgram(
   t: Owner,
   argv: readonly string[],
@@ -91,6 +93,7 @@ export function runProgram(
     },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
+  watchdog.watch(child)
   const stdout = collect(child.stdout)
   const stderr = collect(child.stderr)
   const exit = new Promise<Exit>((resolve) =>
