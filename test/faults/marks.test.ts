@@ -4,6 +4,7 @@ import {test} from 'node:test'
 import {explains} from '../../tools/faults/audit.ts'
 import type {Fault} from '../../tools/faults/faults.ts'
 import {auditLaunches, type Mark, type LaunchAudit} from '../../tools/faults/marks.ts'
+import {auditNotices, type NoticeAudit, type Told} from '../../tools/faults/notices.ts'
 
 const FROM = Date.UTC(2026, 0, 1)
 const NAME = 'job'
@@ -109,4 +110,85 @@ for (const [what, [kind, lasts], [reason, started, ended], isExplained] of LOST_
     const fault = {kind, node, from: FROM, to: FROM + lasts * 1_000}
     const execution = {node_name: 'north', reason, started_at: at(started), finished_at: at(ended)}
     assert.equal(explains(fault, {forbids: true}, execution), isExplained)
+  })
+
+const SECOND = 1_000
+const at = (second: number) => new Date(FROM + second * SECOND).toISOString()
+
+function ended(launch: number, status: string, second = launch) {
+  const times = {decided_at: at(second), ended_at: at(second)}
+  return {job_name: 'any-1', decision: 'launched', group: launch, status, reason: '', ...times}
+}
+
+/** Message about an incident that opened at a second; `closing` = it closed then. */
+function told(kind: string, second: number, closing?: number, more: Partial<Told> = {}): Told {
+  const key = 'any-failed/any-1/failed'
+  const closed = closing === undefined ? {} : {closed_at: at(closing)}
+  const incident = {key, opened_at: at(second), launch: second, ...closed}
+  const id = `${kind}-${second}`
+  return {id, kind, repeat: false, summary: id, more: 0, incidents: [incident], ...more}
+}
+
+const DISABLED = told('opened', 900, undefined, {
+  id: 'end',
+  incidents: [{key: 'any-disabled/any-1/disabled', opened_at: at(900)}],
+})
+const RED = ended(10, 'failed')
+const GREEN = ended(11, 'success')
+const [OPENED, CLOSED] = [told('opened', 10), told('closed', 10, 11)]
+
+const noticeCases: readonly (readonly [
+  what: string,
+  rows: readonly object[],
+  received: readonly Told[],
+  found: readonly (keyof NoticeAudit)[],
+])[] = [
+  ['red and green', [RED, GREEN], [OPENED, CLOSED, DISABLED], []],
+  ['nothing but the end', [GREEN], [DISABLED], []],
+  ['an end that is not told', [GREEN], [], ['missing']],
+  ['a failure that is not told', [RED, GREEN], [DISABLED], ['missing']],
+  ['a recovery that is not told', [RED, GREEN], [OPENED, DISABLED], ['missing']],
+  [
+    'a recovery before its opening',
+    [RED, GREEN],
+    [CLOSED, OPENED, DISABLED],
+    ['missing', 'doubled'],
+  ],
+  ['a recovery that was none', [RED], [OPENED, CLOSED, DISABLED], ['missing']],
+  [
+    'a failure that was none',
+    [GREEN],
+    [told('opened', 5), told('closed', 5, 6), DISABLED],
+    ['problems'],
+  ],
+  ['a success of an earlier launch', [RED, ended(9, 'success', 12)], [OPENED, DISABLED], []],
+  [
+    'two failures within a minute, in one message',
+    [RED, GREEN, ended(12, 'failed'), ended(13, 'success')],
+    [told('opened', 12), told('closed', 12, 13), DISABLED],
+    [],
+  ],
+  [
+    'a failure long before the message about the next one',
+    [RED, GREEN, ended(200, 'failed'), ended(201, 'success')],
+    [told('opened', 200), told('closed', 200, 201), DISABLED],
+    ['missing'],
+  ],
+  ['a marked repetition', [RED, GREEN], [OPENED, {...OPENED, repeat: true}, CLOSED, DISABLED], []],
+  ['a repetition without a mark', [RED, GREEN], [OPENED, OPENED, CLOSED, DISABLED], ['doubled']],
+  [
+    'two messages about one opening',
+    [RED, GREEN],
+    [OPENED, {...OPENED, id: 'other'}, CLOSED, DISABLED],
+    ['doubled'],
+  ],
+]
+for (const [what, rows, received, found] of noticeCases)
+  test(`the audit of notices: ${what}`, () => {
+    const audit = auditNotices(received, {rows, jobs: ['any-1'], faults: []})
+    const lists = ['missing', 'doubled', 'problems'] as const
+    assert.deepEqual(
+      lists.filter((list) => audit[list].length > 0),
+      found,
+    )
   })

@@ -17,6 +17,7 @@ import {systemClock} from '../../src/platform/clock.ts'
 import {NetworkGuard} from '../../src/platform/network-guard.ts'
 import type {NoticeChannel} from '../../src/ports/notice-channel.ts'
 import {CERTIFICATE, PRIVATE_KEY} from '../support/certificate.ts'
+import type {Owner} from '../support/server-process.ts'
 
 export const realClock = systemClock()
 
@@ -103,7 +104,7 @@ type Answer = (response: ServerResponse, request: Received) => void
 const accept: Answer = (response) => void response.writeHead(200).end('ok')
 
 export async function startHttp(
-  context: TestContext,
+  context: Owner,
   answer: Answer = accept,
   tls?: {readonly key: string; readonly cert: string},
 ): Promise<HttpReceiver> {

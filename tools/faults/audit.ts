@@ -9,6 +9,7 @@ import type {Clients} from './clients.ts'
 import type {Fault} from './faults.ts'
 import type {Load, LoadJob} from './load.ts'
 import {auditLaunches, type Mark} from './marks.ts'
+import type {NoticeAudit} from './notices.ts'
 import {neverStarted, type Operators} from './operators.ts'
 
 type Json = Answer['json']
@@ -59,6 +60,8 @@ export interface ClusterAudit {
   lagsMs: number[]
   /** Launches of all jobs with a schedule. */
   readonly rows: Json[]
+  /** `null` = the trial had no notices. */
+  notices: NoticeAudit | null
 }
 
 export async function auditCluster(
@@ -81,6 +84,7 @@ export async function auditCluster(
     problems: [...trial.nodeProblems],
     lagsMs: [],
     rows: [],
+    notices: null,
   }
   const histories = new Map<string, Json[]>()
   for (const job of load.jobs) {
@@ -93,6 +97,13 @@ export async function auditCluster(
   audit.problems.push(...(await clients.problems(server, marks)))
   audit.lagsMs.sort((a, b) => a - b)
   return audit
+}
+
+/** Adds what is wrong with the notices of the trial. */
+export function addNotices(audit: ClusterAudit, notices: NoticeAudit): void {
+  audit.notices = notices
+  for (const list of ['missing', 'doubled', 'problems'] as const)
+    audit[list].push(...notices[list].map((line) => `notice ${line}`))
 }
 
 /** Throws with all violations, if there are any. */
@@ -208,7 +219,9 @@ function addRefused(audit: ClusterAudit, job: LoadJob, row: Json, operators: Ope
   const isDisabled =
     reason === 'disabled' && (Date.parse(row.decided_at) >= job.to || isLastSpan(job, row))
   const isPaused = reason.startsWith('firing_paused') && operators.explainsSkip(row)
-  if (!isMissed && !isForbidden && !isDisabled && !isPaused && first < job.to)
+  // The first of the load is enabled only after its dependent exists, which may take a second.
+  const isAudited = first < job.to && last >= job.from
+  if (isAudited && !isMissed && !isForbidden && !isDisabled && !isPaused)
     audit.problems.push(
       `${job.name} ${row.scheduled_at}: ${row.decision} by ${row.reason} at ${row.decided_at}`,
     )

@@ -88,7 +88,12 @@ async function faultRun(owner: Owner, options: Options, stop: AbortSignal): Prom
   const {minutes, seed, logs} = options
   const agents = Array.from({length: options.agents}, (_, index) => `agent-${index + 1}`)
   print(`Seed ${seed}: 3 servers, ${agents.length} agents, 30 jobs a second, ${minutes} minutes`)
-  const trial = await RunningTrial.start(owner, {agents, settings: DURABLE, restMs: REST_MS})
+  const trial = await RunningTrial.start(owner, {
+    agents,
+    settings: DURABLE,
+    restMs: REST_MS,
+    hasNotices: true,
+  })
   const {faults, clients, operators} = trial
   try {
     const random = new SeededRandom(seed)

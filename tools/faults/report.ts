@@ -49,10 +49,20 @@ function auditLines(audit: ClusterAudit): string[] {
     `executions lost with their node: ${lost}, of which ${lostAfterWork} had done their work and ` +
       `${drained} were stopped by a drain`,
     `executions cancelled: ${cancelled}`,
+    ...noticeLines(audit.notices),
     ...lists.flatMap((name) => [
       `${name}: ${audit[name].length}`,
       ...audit[name].slice(0, SHOWN_MAX).map((line) => `  ${line}`),
     ]),
+  ]
+}
+
+function noticeLines(notices: ClusterAudit['notices']): string[] {
+  if (notices === null) return []
+  const {sent, opened, closed, repeated, missing, doubled} = notices
+  return [
+    `notices: sent ${sent}, opened ${opened}, closed ${closed}, repeated ${repeated}, ` +
+      `missing ${missing.length}, doubled ${doubled.length}`,
   ]
 }
 

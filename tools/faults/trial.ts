@@ -9,8 +9,9 @@ import {ClusterProcess, type ClusterOptions} from './cluster-process.ts'
 import {Faults} from './faults.ts'
 import {AGENT_FLAGS, Load, untilOnTime} from './load.ts'
 import {Marks} from './marks.ts'
+import {TrialNotices} from './notices.ts'
 import {Operators} from './operators.ts'
-import {auditCluster, type ClusterAudit} from './audit.ts'
+import {addNotices, auditCluster, type ClusterAudit} from './audit.ts'
 
 const CLIENTS = 3
 /** Keeps all launches for the audit; running executions may finish during a shutdown. */
@@ -20,6 +21,8 @@ export interface TrialOptions extends Pick<ClusterOptions, 'settings'> {
   readonly agents: readonly string[]
   /** Limit for the remaining work at the end. */
   readonly restMs?: number
+  /** Rules of notices and a receiver. Their audit takes a minute longer. */
+  readonly hasNotices?: boolean
 }
 
 export class RunningTrial {
@@ -29,12 +32,14 @@ export class RunningTrial {
   readonly load: Load
   readonly clients: Clients
   readonly operators: Operators
+  readonly #notices: TrialNotices | null
   readonly #restMs: number
 
   private constructor(
     cluster: ClusterProcess,
     marks: Marks,
     load: Load,
+    notices: TrialNotices | null,
     {restMs = 60_000}: TrialOptions,
   ) {
     this.cluster = cluster
@@ -43,6 +48,7 @@ export class RunningTrial {
     this.faults = new Faults(cluster)
     this.clients = new Clients(cluster, marks, CLIENTS)
     this.operators = new Operators(cluster, load)
+    this.#notices = notices
     this.#restMs = restMs
   }
 
@@ -53,9 +59,10 @@ export class RunningTrial {
     await Promise.all(agents.map((name) => cluster.startAgent(name, {flags: AGENT_FLAGS})))
     const marks = new Marks(owner)
     const leader = await cluster.leader()
+    const notices = options.hasNotices === true ? await TrialNotices.start(owner, leader) : null
     const load = await Load.start(leader, marks)
     await untilOnTime(leader)
-    const trial = new RunningTrial(cluster, marks, load, options)
+    const trial = new RunningTrial(cluster, marks, load, notices, options)
     // A test that fails before `end` must not leave clients that keep the process alive.
     atEnd(owner, () => trial.clients.end())
     return trial
@@ -89,6 +96,11 @@ export class RunningTrial {
       faults: faults.happened,
       nodeProblems: faults.problems,
     })
+    if (this.#notices !== null) {
+      const jobs = load.jobs.map(({name}) => name)
+      const happened = {jobs, rows: audit.rows, faults: faults.happened}
+      addNotices(audit, await this.#notices.audit(server, happened, this.#restMs))
+    }
     return {audit, server}
   }
 }
