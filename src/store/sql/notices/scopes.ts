@@ -21,9 +21,21 @@ const NOTHING: ReadonlySet<ScopeKind> = new Set()
 export function* noticeScopes(): Query<Scopes> {
   const text = yield* metaValue(NOTICE_SCOPES)
   if (text === null) return () => NOTHING
-  const scopes = JSON.parse(text) as readonly NoticeScope[]
-  return (name) =>
-    new Set(scopes.flatMap(({jobs, kinds}) => (matchesText(jobs, name) ? kinds : [])))
+  if (text !== newest.text) newest = {text, scopes: readScopes(text)}
+  return newest.scopes
+}
+
+/** The text that was read last. Every commit reads it, and it changes only with a rule. */
+let newest = {text: '', scopes: (() => NOTHING) as Scopes}
+
+function readScopes(text: string): Scopes {
+  const stored = JSON.parse(text) as readonly NoticeScope[]
+  const scopes = stored.map(({jobs, kinds}) => ({jobs, kinds: new Set(kinds)}))
+  return (name) => {
+    const [first, ...others] = scopes.filter(({jobs}) => matchesText(jobs, name))
+    if (first === undefined || others.length === 0) return first?.kinds ?? NOTHING
+    return others.reduce<ReadonlySet<ScopeKind>>((all, {kinds}) => all.union(kinds), first.kinds)
+  }
 }
 
 /** Key of the row that evaluations lock; its value is when each rule made its newest messages. */
