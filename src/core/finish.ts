@@ -249,9 +249,13 @@ export function countLaunch(
       failingSince: trend.failingSince ?? now,
     }
   }
-  const startedAt = Math.min(...executions.map((each) => each.startedAt ?? now))
-  const finishedAt = Math.max(...executions.map((each) => each.finishedAt ?? now))
-  const tookMs = Math.max(0, finishedAt - startedAt)
+  let began = Infinity
+  let ended = 0
+  for (const {startedAt, finishedAt} of executions) {
+    began = Math.min(began, startedAt ?? now)
+    ended = Math.max(ended, finishedAt ?? now)
+  }
+  const tookMs = Math.max(0, ended - began)
   const {typicalMs} = trend
   const mean = typicalMs === null ? tookMs : typicalMs + (tookMs - typicalMs) * TYPICAL_WEIGHT
   return {failStreak: 0, failingSince: null, typicalMs: Math.round(mean)}
