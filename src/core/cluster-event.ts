@@ -11,6 +11,9 @@ export const CLUSTER_EVENT_KINDS = [
 ] as const
 export type ClusterEventKind = (typeof CLUSTER_EVENT_KINDS)[number]
 
+/** Detail of `no_leader`: no server led because the store took no writes. */
+export const STORE_FAILED = 'store'
+
 /** Instants in ms since the epoch, by the store's clock. */
 export interface ClusterEvent {
   readonly id: number

@@ -135,6 +135,8 @@ export interface LeaderStore {
      * closed for a while.
      */
     readonly unchanged?: HeldLease | null
+    /** Earlier requests of the caller failed: the store is the cause of a time without a leader. */
+    readonly storeFailed?: boolean
   }): Promise<Lease | null>
   /** The lease, in force or expired; `null` = resigned, and not acquired since. */
   heldLease(): Promise<ObservedLease | null>

@@ -16,7 +16,7 @@ import {stepLoop} from '../node/step-loop.ts'
 import type {Events} from '../ports/events.ts'
 import type {HeldLease, LeaderStore, ObservedLease} from '../ports/leader-store.ts'
 import type {Clock, Timer, Wakeup} from '../ports/runtime.ts'
-import {TermOver} from '../ports/store-errors.ts'
+import {OutcomeUnknown, StoreUnavailable, TermOver} from '../ports/store-errors.ts'
 
 /**
  * Options of every leader's service. A service is created for one term and writes under its number. A write
@@ -78,6 +78,8 @@ export class Leadership implements Service {
   /** Number of the newest lease acquired, even if its term never began: `stop` resigns it. */
   #acquiredTerm: number | null = null
   #watched: WatchedLease | null = null
+  /** The newest requests failed: if a lease was not renewed meanwhile, the store is the cause. */
+  #storeFailed = false
   #ending: Promise<void> | null = null
   #stopped = false
   #unsubscribe: () => void = () => {}
@@ -125,7 +127,13 @@ export class Leadership implements Service {
 
   async #acquireOrRenew(): Promise<number> {
     await this.#ending
-    await (this.#term === null ? this.#acquire() : this.#renew(this.#term))
+    try {
+      await (this.#term === null ? this.#acquire() : this.#renew(this.#term))
+      this.#storeFailed = false
+    } catch (error) {
+      this.#storeFailed ||= error instanceof StoreUnavailable || error instanceof OutcomeUnknown
+      throw error
+    }
     return this.#term === null ? this.#acquireInMs() : this.#options.limits.leaseRenewMs
   }
 
@@ -147,6 +155,7 @@ export class Leadership implements Service {
       nodeId,
       ttlMs: limits.leaseTtlMs,
       unchanged,
+      storeFailed: this.#storeFailed,
     })
     if (lease === null) return this.#watch()
     this.#watched = null

@@ -99,7 +99,11 @@ function event(
   return {id: from, at: NOON - from, kind, subject, detail: '', until: until && NOON - until}
 }
 const tagged = (...jobs: string[]) =>
-  new Map(jobs.map((job) => [IDS.indexOf(job) + 1, aJob(job).tagged({group: 'wbe'}).spec]))
+  new Map(jobs.map((job) => [IDS.indexOf(job) + 1, [wanting(job, 'wbe')]]))
+const wanting = (job: string, group: string, until = Infinity) => ({
+  spec: aJob(job).tagged({group}).spec,
+  until,
+})
 
 /** Kind, code, state, jobs, planned times and sentence of each problem. */
 function told(facts: Partial<ProblemFacts>, context: Partial<ProblemContext> = {}) {
@@ -141,6 +145,25 @@ test('skipped rows with equal tags are one problem, with the nearest tag; others
     /=web/,
     'tags of nodes are for those who may list them',
   )
+})
+
+test('a tag that was mended since is named as it was when no node had it', () => {
+  const facts = {
+    notRun: [notRun(4, 'a', 'no_target', {decidedAt: NOON - 10 * MINUTE})],
+    specs: new Map([
+      [
+        1,
+        [
+          wanting('a', 'old', NOON - 20 * MINUTE),
+          wanting('a', 'wbe', NOON - 5 * MINUTE),
+          wanting('a', 'web'),
+        ],
+      ],
+    ]),
+    members: [aNode('web-1').tagged({group: 'web'}).record],
+    later: new Map([later('a', 9)]),
+  }
+  assert.deepEqual(told(facts), ['skipped no_target over [a] 1: No node has group=wbe.'])
 })
 
 test('a problem is over when each of its jobs was launched later, and not before', () => {
@@ -279,6 +302,16 @@ test('planned times around a time without a leader are part of it, with the lead
   assert.deepEqual(told({...facts, notRun: [], late: []}, {seesNodes: false}), [
     'cluster no_leader over [] 0: No server led for 9m.',
   ])
+  const [span] = facts.events.filter(({kind}) => kind === 'no_leader')
+  const full = {...span!, at: NOON - 8 * MINUTE, until: NOON - 7 * MINUTE, detail: 'store'}
+  assert.deepEqual(
+    told({events: [full, ...back]}),
+    [
+      'cluster no_leader over [] 0: No server led for 1m, because the store took no writes.',
+      'cluster no_leader over [] 0: No server led for 9m. srv-a ended, srv-b took over.',
+    ],
+    'each cause is a problem of its own',
+  )
   const short = [event('no_leader', '', 1_000, 500)]
   assert.deepEqual(told({events: short}), [], 'too short for anyone to notice')
 })

@@ -146,9 +146,10 @@ export function startedLateHeadline(node: string, attempts: number, lateMs: numb
 
 /** The cluster as a whole. `nodes`: names, as far as the caller may see them. */
 export const CLUSTER_HEADLINES = {
-  no_leader: ({lengthMs, isOver, count, nodes: [ended, began]}: ClusterHeadline) => {
+  no_leader: ({lengthMs, isOver, count, nodes: [ended, began], storeFailed}: ClusterHeadline) => {
     const length = roughDuration(lengthMs)
     if (!isOver) return `No server has led for ${length}: nothing is launched.`
+    const cause = storeFailed === true ? ', because the store took no writes' : ''
     const times = count === 1 ? `for ${length}` : `${count} times, for ${length} altogether`
     const names =
       began === undefined
@@ -156,7 +157,7 @@ export const CLUSTER_HEADLINES = {
         : ended === undefined || ended === began
           ? ` ${began} leads now.`
           : ` ${ended} ended, ${began} took over.`
-    return `No server led ${times}.${names}`
+    return `No server led ${times}${cause}.${names}`
   },
   clock_held: ({lengthMs, isOver}: ClusterHeadline) => {
     const held = `planned times ${isOver ? 'were' : 'have been'} held back for ${roughDuration(lengthMs)}`
@@ -179,6 +180,8 @@ export interface ClusterHeadline {
   /** Number of such spans. */
   readonly count: number
   readonly nodes: readonly string[]
+  /** The store is known to be the cause. */
+  readonly storeFailed?: boolean
 }
 
 /** Advice about problems of the cluster. */

@@ -2,7 +2,7 @@
  * Problems of the cluster: times without a leader, a held clock, a store that was put back or takes no write,
  * nodes that failed, channels that deliver nothing. Planned times that one of them covers are part of it.
  */
-import type {ClusterEvent} from '../cluster-event.ts'
+import {type ClusterEvent, STORE_FAILED} from '../cluster-event.ts'
 import {
   CLUSTER_ADVICE,
   CLUSTER_HEADLINES,
@@ -32,20 +32,30 @@ interface Span {
   readonly until: number
 }
 
+/** A span, and whether it is known that the store was its cause. */
+interface CausedSpan extends Span {
+  readonly storeFailed: boolean
+}
+
 export function spanGroups(facts: ProblemFacts): readonly SpanGroup[] {
   return SPAN_CODES.flatMap((code) => {
     const spans = facts.events
       .filter(({kind}) => kind === code)
-      .map(({at, until}) => ({from: at, until: until ?? Infinity}))
+      .map(({at, until, detail}) => ({
+        from: at,
+        until: until ?? Infinity,
+        storeFailed: code === 'no_leader' && detail === STORE_FAILED,
+      }))
       .toSorted((one, other) => one.from - other.from)
     const isOpen = spans.some(({until}) => until === Infinity)
     // The next leader records the event: until then only the lease says so.
     if (code === 'no_leader' && !isOpen && isWithoutLeader(facts))
-      spans.push({from: facts.leaseUntil ?? facts.now, until: Infinity})
-    const groups: Span[][] = []
+      spans.push({from: facts.leaseUntil ?? facts.now, until: Infinity, storeFailed: false})
+    const groups: CausedSpan[][] = []
     for (const span of spans) {
       const last = groups.at(-1)?.at(-1)
-      if (last !== undefined && span.from - last.until < TOGETHER_MS) groups.at(-1)!.push(span)
+      const isSame = last?.storeFailed === span.storeFailed
+      if (isSame && span.from - last.until < TOGETHER_MS) groups.at(-1)!.push(span)
       else groups.push([span])
     }
     return groups.map((group) => spanGroup(facts, code, group))
@@ -59,9 +69,9 @@ function isWithoutLeader({leaseUntil, now, to}: ProblemFacts): boolean {
 function spanGroup(
   facts: ProblemFacts,
   code: SpanGroup['code'],
-  spans: readonly Span[],
+  spans: readonly CausedSpan[],
 ): SpanGroup {
-  const from = spans[0]!.from
+  const {from, storeFailed} = spans[0]!
   const until = spans.at(-1)!.until
   const end = (span: Span) => Math.min(span.until, facts.to)
   const lengthMs = spans.reduce((sum, span) => sum + Math.max(0, end(span) - span.from), 0)
@@ -72,12 +82,18 @@ function spanGroup(
   const draft = new Draft(identity, (whole, folding) => {
     const {seesNodes} = folding.context
     const nodes = code === 'no_leader' && seesNodes ? leadersAround(facts, from, until) : []
-    const sentence = CLUSTER_HEADLINES[code]({lengthMs, isOver, count: spans.length, nodes})
+    const count = spans.length
+    const sentence = CLUSTER_HEADLINES[code]({lengthMs, isOver, count, nodes, storeFailed})
     const late = facts.late.filter((row) => covers({from, until}, row)).length
     const lost = missed.reduce((sum, {count}) => sum + count, 0)
     const due = isOver ? [] : facts.due
     return {
-      cause: {late, missed: lost, ...(isOver ? {} : {due: due.length})},
+      cause: {
+        late,
+        missed: lost,
+        ...(storeFailed ? {store_failed: true} : {}),
+        ...(isOver ? {} : {due: due.length}),
+      },
       sentence: [
         sentence,
         ...down.map((node) => notBack(node)),

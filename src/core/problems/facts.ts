@@ -77,8 +77,8 @@ export interface ProblemFacts {
   /** Jobs whose planned time is due and not decided. */
   readonly due: readonly {readonly jobName: string; readonly at: number}[]
   readonly later: ReadonlyMap<number, LaterFacts>
-  /** Definitions of jobs that found no node, or wait for one. */
-  readonly specs: ReadonlyMap<number, JobSpec>
+  /** Definitions of jobs that found no node, or wait for one: the oldest first, the current one last. */
+  readonly specs: ReadonlyMap<number, readonly DatedSpec[]>
   /** Newest first; also the term that began before the range. */
   readonly events: readonly ClusterEvent[]
   /** End of the leader's lease; `null` = no server leads. */
@@ -89,6 +89,12 @@ export interface ProblemFacts {
   readonly silentChannels: readonly SilentChannel[]
   /** The history of these jobs is kept from then on; a job that is not named has all of the range. */
   readonly keptFrom: ReadonlyMap<number, number>
+}
+
+export interface DatedSpec {
+  readonly spec: JobSpec
+  /** When it was replaced; `Infinity` = it is the current one. */
+  readonly until: number
 }
 
 export const PROBLEM_KINDS = [

@@ -5,6 +5,7 @@ import {disabledBy, headline, type Subject} from '../explain/headlines.ts'
 import {nodeAdvice, nodeFacts, nodeSentences, tagFacts} from '../explain/nodes.ts'
 import {launchNamedIn, reasonTold} from '../explain/reasons.ts'
 import {latestPause, parsePausedReason} from '../firing.ts'
+import type {JobSpec} from '../job-fields.ts'
 import type {StringMap} from '../job.ts'
 import type {LaunchRecord} from '../launch-record.ts'
 import {covers} from './cluster.ts'
@@ -125,11 +126,16 @@ function occurrenceOf(row: LaunchRecord) {
 }
 
 /** Rows of one problem have this in common, besides the code. */
-function groupOf({specs}: ProblemFacts, row: LaunchRecord, code: string): string {
-  const spec = specs.get(row.jobId)
+function groupOf(facts: ProblemFacts, row: LaunchRecord, code: string): string {
+  const spec = specOf(facts, row)
   if (OF_TAGS.has(code)) return spec === undefined ? `job ${row.jobId}` : tagSet(spec.tags)
   if (OF_JOB.has(code)) return `job ${row.jobId}`
   return NOTES.has(code) ? detailOf(row) : ''
+}
+
+/** The definition by which the row was decided. */
+function specOf({specs}: ProblemFacts, {jobId, decidedAt}: LaunchRecord): JobSpec | undefined {
+  return specs.get(jobId)?.find(({until}) => until > (decidedAt ?? -Infinity))?.spec
 }
 
 function tagSet(tags: StringMap): string {
@@ -155,7 +161,7 @@ function lastOf({decidedAt, scheduledUntil}: LaunchRecord): number {
 function tellRows(newest: LaunchRecord): (draft: Draft, folding: Folding) => Telling {
   return (draft, {facts, context, words}) => {
     const {jobs, code} = draft
-    const spec = facts.specs.get(newest.jobId)
+    const spec = specOf(facts, newest)
     const nodes =
       context.seesNodes && spec !== undefined && OF_TAGS.has(code)
         ? nodeFacts(spec.tags, facts.members, context.defaultTarget)

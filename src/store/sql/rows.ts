@@ -79,7 +79,7 @@ export function plannedJobOf(row: PlannedJobRow): PlannedJob {
 }
 
 /** Jobs of these rows, but for those whose definition is not JSON. */
-export function readableJobs<Row extends PlannedJobRow, Job>(
+export function readableJobs<Row extends Pick<PlannedJobRow, 'id' | 'name'>, Job>(
   rows: readonly Row[],
   read: (row: Row) => Job,
 ): {

@@ -60,6 +60,27 @@ export function clusterEventCases(when: Case): void {
     assert.equal((await events(scene, scene.now))[0], `no_leader  ${MINUTE} ago for ${MINUTE}`)
   })
 
+  when(
+    'a lease is taken early, the time without a leader begins with its renewal',
+    async (scene) => {
+      const {store, term} = scene
+      await store.renewLease({term, holder: 'holder-1', ttlMs: 6_000})
+      const from = scene.now + 1
+      scene.advance(3_000)
+      const {isConnected: _isConnected, ...unchanged} = (await store.heldLease())!
+      const request = {holder: 'holder-2', nodeId: 'n1', ttlMs: 6_000}
+      await store.acquireLease({...request, unchanged})
+      assert.deepEqual(await events(scene, from), [
+        'no_leader  3000 ago for 3000',
+        'term_began node-1 0 ago',
+      ])
+      scene.advance(8_000)
+      await store.acquireLease({...request, storeFailed: true})
+      const [last] = await store.clusterEvents({from, to: scene.now, limit: 1})
+      assert.deepEqual([last!.kind, last!.detail], ['no_leader', 'store'])
+    },
+  )
+
   when('the clock is held, the event begins before the step', async (scene) => {
     const {store, term} = scene
     const from = scene.now + 1

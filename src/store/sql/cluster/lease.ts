@@ -2,6 +2,7 @@
  * The leader's lease and its fencing. One row, whose key is the term: a takeover changes the key. A leader's
  * write looks up its own term in its transaction, and finds no row once the term is over.
  */
+import {STORE_FAILED} from '../../../core/cluster-event.ts'
 import type {HeldLease, Lease, ObservedLease} from '../../../ports/leader-store.ts'
 import {TermOver} from '../../../ports/store-errors.ts'
 import {all, one, type Query, together, type Transaction} from '../query.ts'
@@ -15,9 +16,10 @@ export function* acquireLease(
     readonly nodeId: string
     readonly ttlMs: number
     readonly unchanged?: HeldLease | null
+    readonly storeFailed?: boolean
   },
 ): Query<Lease | null> {
-  const {holder, nodeId, ttlMs, unchanged = null} = request
+  const {holder, nodeId, ttlMs, unchanged = null, storeFailed = false} = request
   const expiresAt = tx.now + ttlMs
   // Compare-and-set: a renewal that commits first changes the row, and the update matches nothing.
   const expected =
@@ -26,7 +28,7 @@ export function* acquireLease(
       : [unchanged.term, unchanged.holder, unchanged.expiresAt]
   const [, before, row] = yield* together(
     noteStandstillOfLease(tx),
-    one<{expires_at: number}>(`SELECT expires_at FROM leader`),
+    one<{holder: string; expires_at: number}>(`SELECT holder, expires_at FROM leader`),
     one<{term: number}>(
       `UPDATE leader SET term = term + 1, holder = ?, node_id = ?, expires_at = ?
       WHERE holder = '' OR holder = ? OR expires_at <= ? OR (term = ? AND holder = ? AND expires_at = ?)
@@ -36,27 +38,49 @@ export function* acquireLease(
   )
   if (row === null) return null
   yield* tx.dialect.markLeader(row.term)
-  yield* recordTerm(tx, nodeId, row.term, before?.expires_at ?? 0)
+  const leaseEnd = before?.expires_at ?? 0
+  // A lease that is taken early was renewed last when its holder was seen last.
+  const isEarly = before?.holder !== holder && leaseEnd > tx.now
+  yield* recordTerm(tx, {
+    nodeId,
+    term: row.term,
+    endedAt: isEarly ? leaseEnd - ttlMs : leaseEnd,
+    storeFailed,
+  })
   return {term: row.term, expiresAt}
 }
 
 /** A shorter time without a leader delays nothing that anyone would ask about. */
 const GAP_SHOWN_MS = 1_000
 
-/** `expiredAt`: end of the lease before; 0 = it was given up, and its event is open. */
+/** `endedAt`: when the holder before led last; 0 = it gave up the lease, and the event of that is open. */
 function* recordTerm(
   tx: Transaction,
-  nodeId: string,
-  term: number,
-  expiredAt: number,
+  {
+    nodeId,
+    term,
+    endedAt,
+    storeFailed,
+  }: {
+    readonly nodeId: string
+    readonly term: number
+    readonly endedAt: number
+    readonly storeFailed: boolean
+  },
 ): Query<void> {
   const node = yield* one<{name: string}>(`SELECT name FROM members WHERE id = ?`, [nodeId])
   const subject = node?.name ?? nodeId
   yield* endEvents(tx, 'no_leader', '')
   // The new leader notes it again if its clock guard still holds it.
   yield* endEvents(tx, 'clock_held', '')
-  if (expiredAt > 0 && tx.now - expiredAt >= GAP_SHOWN_MS)
-    yield* recordEvent(tx, {kind: 'no_leader', subject: '', at: expiredAt, until: tx.now})
+  if (endedAt > 0 && tx.now - endedAt >= GAP_SHOWN_MS)
+    yield* recordEvent(tx, {
+      kind: 'no_leader',
+      subject: '',
+      detail: storeFailed ? STORE_FAILED : '',
+      at: endedAt,
+      until: tx.now,
+    })
   yield* recordEvent(tx, {kind: 'term_began', subject, detail: `term ${term}`})
 }
 

@@ -1,15 +1,21 @@
 /**
- * Later launches of jobs with problems, which say whether a problem is over, and since when their history is
- * complete. Each job costs some look-ups in the index of its launches.
+ * Jobs with problems: later launches, which say whether a problem is over, since when their history is
+ * complete, and the definitions by which they were decided. Each job costs some look-ups in an index.
  */
+import {specOf} from '../../../core/job-fields.ts'
 import type {LaunchRecord} from '../../../core/launch-record.ts'
 import type {LaterLaunch, ProblemFacts} from '../../../core/problems/facts.ts'
 import {isUnwanted} from '../../../core/problems/not-run.ts'
-import {oneEach, type Query, together} from '../query.ts'
+import {each, oneEach, type Query, together} from '../query.ts'
+import {plannedJobOf, type PlannedJobRow, readableJobs, SELECT_PLANNED_JOB} from '../rows.ts'
 
 /** Jobs whose oldest row is looked up, and those whose rows are counted, as they begin within the range. */
 const KEPT_MAX = 500
 const COUNTED_MAX = 100
+const DEFINITIONS_MAX = 500
+/** Jobs whose earlier definitions are read, and definitions of each. */
+const REPLACED_JOBS_MAX = 100
+const REPLACED_MAX = 5
 /** Rows of a job that did not run, as retention keeps them. */
 const UNLAUNCHED_KEPT = 1_000
 
@@ -121,4 +127,35 @@ export function* keptFrom(
     return launched >= keepLaunches || total - launched >= UNLAUNCHED_KEPT
   })
   return new Map(cut.map((row) => [row.job_id, row.stored_at]))
+}
+
+/** Definitions by which the rows were decided, and the current ones. A damaged definition is left out. */
+export function* definitionsOf(rows: readonly LaunchRecord[]): Query<ProblemFacts['specs']> {
+  const byJob = [...Map.groupBy(rows, ({jobId}) => jobId)].slice(0, DEFINITIONS_MAX)
+  const decided = byJob.slice(0, REPLACED_JOBS_MAX).flatMap(([id, of]) => {
+    const first = Math.min(...of.map(({decidedAt}) => decidedAt ?? Infinity))
+    return first === Infinity ? [] : [[id, first]]
+  })
+  const [current, replaced] = yield* together(
+    each<PlannedJobRow>(
+      `${SELECT_PLANNED_JOB} WHERE j.id = ?`,
+      byJob.map(([id]) => [id]),
+    ),
+    each<{id: number; name: string; at: number; replaced: string}>(
+      `SELECT job_id AS id, target AS name, at, replaced FROM audit
+        WHERE job_id = ? AND revision_after IS NOT NULL AND at > ? AND replaced IS NOT NULL
+        ORDER BY revision_after LIMIT ${REPLACED_MAX}`,
+      decided,
+    ),
+  )
+  const dated = readableJobs(replaced.flat(), ({id, at, replaced: text}) => ({
+    id,
+    spec: specOf(text),
+    until: at,
+  })).jobs
+  const earlier = Map.groupBy(dated, ({id}) => id)
+  const read = readableJobs(current.flat(), plannedJobOf).jobs
+  return new Map(
+    read.map(({id, spec}) => [id, [...(earlier.get(id) ?? []), {spec, until: Infinity}]]),
+  )
 }

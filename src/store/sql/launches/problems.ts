@@ -23,17 +23,7 @@ import {
   type Transaction,
   yieldToEventLoop,
 } from '../query.ts'
-import {
-  LAUNCH_COLUMNS,
-  launchOf,
-  type LaunchRow,
-  memberOf,
-  type MemberRow,
-  plannedJobOf,
-  type PlannedJobRow,
-  readableJobs,
-  SELECT_PLANNED_JOB,
-} from '../rows.ts'
+import {LAUNCH_COLUMNS, launchOf, type LaunchRow, memberOf, type MemberRow} from '../rows.ts'
 import {
   allOf,
   condition,
@@ -45,13 +35,12 @@ import {
   upTo,
 } from './across-jobs.ts'
 import {countOpenSpans} from './disabled-spans.ts'
-import {jobRows, keptFrom, laterFacts} from './later-launches.ts'
+import {definitionsOf, jobRows, keptFrom, laterFacts} from './later-launches.ts'
 import {ALWAYS, badEnds, type Range, type Rows, ROWS_MAX, waitingRows} from './problem-attempts.ts'
 import {firstRecorded} from './recorded.ts'
 
 /** Jobs whose later launches are looked up, and launches of lost attempts. */
 const JOBS_MAX = 5_000
-const DEFINITIONS_MAX = 500
 const DISABLED_MAX = 1_000
 const EVENTS_MAX = 500
 /** Spans after which launches are looked at, and launches after each. */
@@ -82,7 +71,7 @@ export function* problemFacts(tx: Transaction, query: ProblemQuery): Query<Probl
     ...new Set(ends.rows.filter(({status}) => status === 'lost').map(({group}) => group)),
   ]
   const ofNodes = [...rows, ...waiting.pending].filter(({reason}) => OF_NODES.test(reason))
-  const specs = yield* definitionsOf([...new Set(ofNodes.map(({jobId}) => jobId))])
+  const specs = yield* definitionsOf(ofNodes)
   const endsOf = yield* launchEnds(lost.slice(0, JOBS_MAX))
   const parts = [notRun, failed, ends, spans, waiting]
   return {
@@ -263,16 +252,6 @@ function* lateRows(
     for (const row of found) rows.set(row.group_id, row)
   }
   return [...rows.values()].map(launchOf)
-}
-
-/** A damaged definition is left out. */
-function* definitionsOf(jobs: readonly number[]): Query<ProblemFacts['specs']> {
-  const rows = yield* each<PlannedJobRow>(
-    `${SELECT_PLANNED_JOB} WHERE j.id = ?`,
-    jobs.slice(0, DEFINITIONS_MAX).map((id) => [id]),
-  )
-  const read = readableJobs(rows.flat(), plannedJobOf).jobs
-  return new Map(read.map(({id, spec}) => [id, spec]))
 }
 
 function* launchEnds(groups: readonly number[]): Query<ProblemFacts['endsOf']> {
