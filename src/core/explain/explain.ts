@@ -5,6 +5,7 @@
 import {formatDuration} from '../../lib/duration.ts'
 import {matchesText} from '../access/glob.ts'
 import {JOB_FIELD_LIST, specOf} from '../job-fields.ts'
+import type {StringMap} from '../job.ts'
 import {reasonCode, type Reason} from '../launch-reasons.ts'
 import {shownZone} from '../schedule/instant.ts'
 import {zoneOf} from '../schedule/parse.ts'
@@ -132,16 +133,32 @@ function storedTold(
     const told = launchedTold(launch, executions, status, known, words)
     return {...told, sentences: [...told.sentences, ...day], kind: 'launched', code: 'launched'}
   }
-  const told = reasonTold(launch, known, words)
+  const tags = tagsThen(facts, launch)
+  const then = tags === null ? known : {...known, spec: {...facts.job.spec, tags}, nodes: undefined}
+  const told = reasonTold(launch, then, words)
+  const since = tags === null ? [] : ['Its tags were changed since.']
   const isWaiting = launch.decision === 'pending'
   const reason = told.sentences.length === 0 ? ['It is not decided yet.'] : told.sentences
   return {
     ...told,
     kind: isWaiting ? 'waiting' : 'not_run',
     code: reasonCode(launch.reason) ?? '',
-    sentences: [openingOf(launch, isWaiting, words), ...reason, ...day],
+    sentences: [openingOf(launch, isWaiting, words), ...reason, ...since, ...day],
     facts: {launch: launch.group, ...told.facts},
   }
+}
+
+/** The tags by which a launch found no node, if they were changed since; else `null`. */
+function tagsThen(
+  {changes, job}: ExplainFacts,
+  {reason, decidedAt}: StoredLaunchFacts['launch'],
+): StringMap | null {
+  if (decidedAt === null || reasonCode(reason) !== 'no_target') return null
+  // The newest change comes first: the first one after the decision replaced what it was decided by.
+  const next = changes.filter((entry) => isDefinition(entry) && entry.at > decidedAt).at(-1)
+  if (next === undefined || next.replaced === null) return null
+  const {tags} = specOf(next.replaced)
+  return JSON.stringify(tags) === JSON.stringify(job.spec.tags) ? null : tags
 }
 
 function openingOf(

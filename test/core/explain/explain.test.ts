@@ -1,6 +1,7 @@
 /** Explanations from made facts: due and undecided times, and rows of a store that was put back. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
+import {definitionText} from '../../../src/core/job-fields.ts'
 import {explain, type ExplainContext} from '../../../src/core/explain/explain.ts'
 import type {ExplainFacts} from '../../../src/core/explain/facts.ts'
 import {aJob, aLaunch, NOON} from '../../support/fixtures.ts'
@@ -92,6 +93,30 @@ test('times that a restore passed over say when firing was resumed, and that the
     'The store was put back from a backup.',
     'Times before firing was resumed at 12:00:00 never run.',
   ])
+})
+
+test('tags that were changed since are named as they were, without advice about them', () => {
+  const job = {...FACTS.job, spec: aJob('report').tagged({group: 'web'}).spec}
+  const launch = aLaunch(9).with({
+    decision: 'skipped',
+    reason: 'no_target',
+    decidedAt: NOON - 10 * MINUTE,
+  }).record
+  const change = {actor: 'alice', address: '', action: 'job.update', detail: ''}
+  const changed = (ago: number, group: string) => ({
+    ...change,
+    at: NOON - ago * MINUTE,
+    replaced: definitionText(aJob('report').tagged({group}).spec),
+  })
+  const changes = [changed(5, 'later'), changed(8, 'wbe'), changed(11, 'old')]
+  const chosen = {launch, status: null, executions: []}
+  const {sentences, advice, commands} = explain(
+    {...FACTS, job, changes, chosen, rowsTotal: 1},
+    AT,
+    CONTEXT,
+  )
+  assert.match(sentences.join(' '), /group=wbe, and none took it\. Its tags were changed since\.$/)
+  assert.deepEqual([advice, commands], ['', []])
 })
 
 test('the next times do not run while firing is not resumed', () => {
