@@ -11,6 +11,7 @@ import type {NoticeMessage} from '../core/notice-message.ts'
 import {type CompiledRule, compileRule} from '../core/notice-rule.ts'
 import {CLUSTER_SUBJECT, forMsOf} from '../core/notice-sweeps.ts'
 import {summaryOf} from '../core/notice-summary.ts'
+import {roughDuration} from '../lib/duration.ts'
 import type {Loop, Service} from '../lib/loop.ts'
 import {stepLoop} from '../node/step-loop.ts'
 import type {Events} from '../ports/events.ts'
@@ -41,6 +42,14 @@ interface Waiting {
 const STOOD_STILL = 3
 /** An outage has fewer: reminders are at least 5 min apart. */
 const WAITING_MAX = 1_000
+
+const ADVICE = 'Look at the disk and the log of the database. Belfry continues by itself.'
+
+function overSentence(openedAt: number, closedAt: number | null): string {
+  const length = closedAt === null ? '' : ` for ${roughDuration(closedAt - openedAt)}`
+  const since = new Date(openedAt).toISOString()
+  return `The store accepts writes again. It was open${length} since ${since}.`
+}
 
 export class StoreWatch implements Service {
   readonly #options: StoreWatchOptions
@@ -165,7 +174,7 @@ export class StoreWatch implements Service {
     const sweeps = rules.map((rule) => {
       const isFound =
         this.#isFailing && silentMs >= forMsOf('store', rule.definition.when['store']!)
-      const sentence = `The store has accepted no writes since ${since}: nothing is launched or recorded.`
+      const sentence = `The store accepts no writes, the last one at ${since}: nothing is launched or recorded.`
       const cause = 'the store cannot be written'
       const evidence = {at: now, launch: null, execution: '', sentence, cause}
       return {
@@ -220,8 +229,9 @@ export class StoreWatch implements Service {
         count: facts,
         launch: null,
         execution: '',
-        sentences: [sentence],
-        advice: 'Look at the disk and the log of the database. Belfry continues by itself.',
+        ...(kind !== 'opened' && state === 'closed'
+          ? {sentences: [overSentence(openedAt, closedAt)], advice: ''}
+          : {sentences: [sentence], advice: ADVICE}),
         outputTail: '',
         url: '',
         ownerEmail: '',

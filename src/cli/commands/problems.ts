@@ -133,7 +133,7 @@ function detailOf(problem: ProblemJson, words: Words): string {
   const noun = kind === 'failed' || kind === 'lost' ? 'launch' : 'planned time'
   const number = kind === 'failed' ? launchOf(problem) : null
   const dependents = Number(cause['dependents'] ?? 0)
-  const end = typeof cause['until_at'] === 'string' ? `until ${at(cause['until_at'])}` : ''
+  const end = !over && typeof cause['until_at'] === 'string' ? `until ${at(cause['until_at'])}` : ''
   return [
     ...(total === 0
       ? []
