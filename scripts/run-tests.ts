@@ -23,6 +23,7 @@ const LONG = [
   'test/agents/cluster.test.ts',
   'test/store/crash.test.ts',
   'test/faults/store-outage.test.ts',
+  'test/faults/night.test.ts',
   'test/app/migrate.test.ts',
   'test/faults/trial.test.ts',
   'test/faults/features-away.test.ts',

@@ -174,7 +174,7 @@ export class StoreWatch implements Service {
     const sweeps = rules.map((rule) => {
       const isFound =
         this.#isFailing && silentMs >= forMsOf('store', rule.definition.when['store']!)
-      const sentence = `The store accepts no writes, the last one at ${since}: nothing is launched or recorded.`
+      const sentence = `The store accepts no writes, the last at ${since}: nothing is launched or recorded.`
       const cause = 'the store cannot be written'
       const evidence = {at: now, launch: null, execution: '', sentence, cause}
       return {

@@ -147,7 +147,7 @@ test('skipped rows with equal tags are one problem, with the nearest tag; others
   )
 })
 
-test('a tag that was mended since is named as it was when no node had it', () => {
+test('a tag that was corrected since is named as it was when no node had it', () => {
   const facts = {
     notRun: [notRun(4, 'a', 'no_target', {decidedAt: NOON - 10 * MINUTE})],
     specs: new Map([
