@@ -35,6 +35,13 @@ export interface MemberRecord {
   readonly drainUntil: number | null
 }
 
+/** Statuses of a present member: the node has neither left nor failed. */
+export const PRESENT_STATUSES = ['alive', 'leaving'] as const satisfies readonly MemberStatus[]
+
+export function isPresent({status}: Pick<MemberRecord, 'status'>): boolean {
+  return status === 'alive' || status === 'leaving'
+}
+
 /** Fields that a node does not report about itself when it joins. */
 export type StoredOnly = 'heartbeatAt' | 'status' | 'startedAt' | 'cordonedAt' | 'drainUntil'
 
@@ -86,6 +93,61 @@ export function decideScheduling(
   const drainUntil = change.kind === 'drain' ? now + change.deadlineMs : kept
   if (cordonedAt === before.cordonedAt && drainUntil === before.drainUntil) return null
   return {cordonedAt, drainUntil, isDrainOver}
+}
+
+/** Node that joins. `ended`: its incarnations that have ended; absent = no other process can have its id. */
+export interface JoiningNode extends Pick<MemberRecord, 'id' | 'incarnation'> {
+  readonly ended?: readonly string[]
+}
+
+/**
+ * Why a node may not join.
+ *
+ * `alive`: another incarnation of this node is a member, and its last heartbeat is fresh.
+ * `taken`: another node has the name, and its last heartbeat is fresh.
+ */
+export type JoinConflict =
+  | {readonly kind: 'alive'; readonly member: MemberRecord}
+  | {readonly kind: 'taken'; readonly by: string}
+
+/**
+ * Decides whether a node may join. `members`: the one of its id, and the present ones of its name. A known id
+ * fences its previous incarnation, unless that one sends heartbeats and is not known to have ended: then the
+ * node runs on a copy of the data directory. The name of a member without fresh heartbeats is taken over.
+ * `null` = the node joins. A heartbeat is fresh while it is at most `freshMs` old.
+ */
+export function joinConflict(
+  {id, incarnation, ended}: JoiningNode,
+  members: readonly MemberRecord[],
+  now: number,
+  freshMs: number,
+): JoinConflict | null {
+  const fresh = members.filter((each) => isPresent(each) && each.heartbeatAt > now - freshMs)
+  const self = fresh.find((each) => each.id === id)
+  const isOther = self !== undefined && self.incarnation !== incarnation
+  if (isOther && ended !== undefined && !ended.includes(self.incarnation))
+    return {kind: 'alive', member: self}
+  const [holder] = fresh
+    // Heartbeats in the future were stored by a wrong clock; a node that is alive has sent another since.
+    .filter((each) => each.id !== id && each.heartbeatAt <= now + freshMs)
+    .toSorted((a, b) => b.heartbeatAt - a.heartbeatAt)
+  return holder === undefined ? null : {kind: 'taken', by: holder.id}
+}
+
+/**
+ * Decides whether a heartbeat makes a member present again that failed or left. `members`: the one of its id,
+ * and the present ones of its name. Two ids are never present under one name. `fenced`: a newer incarnation
+ * has joined.
+ */
+export function decideReturn(
+  {nodeId, incarnation, status}: {nodeId: string; incarnation: string; status: MemberStatus},
+  members: readonly Pick<MemberRecord, 'id' | 'incarnation'>[],
+): 'ok' | 'fenced' | 'taken' | 'unknown' {
+  const known = members.find(({id}) => id === nodeId)
+  if (known === undefined) return 'unknown'
+  if (known.incarnation !== incarnation) return 'fenced'
+  const isNameHeld = members.some(({id}) => id !== nodeId)
+  return isNameHeld && status !== 'left' ? 'taken' : 'ok'
 }
 
 /** Tags that Belfry sets on every node. */

@@ -9,6 +9,7 @@ import {
   type MemberView,
   type SchedulingChange,
   schedulingOf,
+  isPresent,
 } from '../core/node.ts'
 import {formatDuration} from '../lib/duration.ts'
 import type {NodeLoad} from '../ports/node-store.ts'
@@ -94,7 +95,7 @@ function memberToSchedule(all: readonly MemberRecord[], idOrName: string): Membe
   const exact = all.find(({id}) => id === idOrName)
   if (exact !== undefined) return exact
   const named = all.filter(({name}) => name === idOrName)
-  const present = named.find(({status}) => status === 'alive' || status === 'leaving')
+  const present = named.find(isPresent)
   if (present !== undefined) return present
   if (named.length > 1) throw ambiguousMember(idOrName, named)
   const [member] = named

@@ -4,7 +4,13 @@ import type {ExecutionClaim, ExecutionKey, ExecutionRecord, FinalStatus} from '.
 import type {FinishOutcome, ReportedEnd} from '../core/end-requests.ts'
 import type {JobSpec, StringMap} from '../core/job.ts'
 import type {LaunchCause} from '../core/launch-record.ts'
-import type {MemberRecord, MemberStatus, SchedulingChange, StoredOnly} from '../core/node.ts'
+import type {
+  JoinConflict,
+  MemberRecord,
+  MemberStatus,
+  SchedulingChange,
+  StoredOnly,
+} from '../core/node.ts'
 import type {TokenRefusal, TokenUse} from './token-store.ts'
 
 export interface JoinRequest {
@@ -20,10 +26,7 @@ export interface JoinRequest {
 
 export type JoinResult =
   | {readonly kind: 'joined'}
-  /** Another node has the name, and its last heartbeat is fresh. */
-  | {readonly kind: 'taken'; readonly by: string}
-  /** Another incarnation of this node is a member, and its last heartbeat is fresh. */
-  | {readonly kind: 'alive'; readonly member: MemberRecord}
+  | JoinConflict
   /** The node may not use its token. */
   | {readonly kind: 'token'; readonly refusal: TokenRefusal}
 

@@ -1,7 +1,7 @@
 /** Route of the status of this server and of the cluster. */
 import type {FastifyInstance} from 'fastify'
 import type {BackupState} from '../../core/backup.ts'
-import type {MemberRecord, MemberStatus} from '../../core/node.ts'
+import {isPresent, type MemberRecord, type MemberStatus} from '../../core/node.ts'
 import {formatOptionalTime, formatTime} from '../../lib/rfc3339.ts'
 import type {ClusterStatus} from '../../operations/cluster.ts'
 import type {Operations} from '../../operations/operations.ts'
@@ -84,7 +84,7 @@ function encodeStatus(status: ClusterStatus): StatusJson {
 }
 
 function nodeTotals(members: readonly MemberRecord[]) {
-  const present = members.filter(({status}) => status === 'alive' || status === 'leaving')
+  const present = members.filter(isPresent)
   const running = present.filter(({runs}) => runs)
   return {
     cordoned: String(present.filter(({cordonedAt}) => cordonedAt !== null).length),

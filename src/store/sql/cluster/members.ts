@@ -3,7 +3,14 @@
  * executions have ended: an execution of a node that is no member would never be ended.
  */
 import {lostReason} from '../../../core/finish.ts'
-import {decideScheduling, type MemberRecord} from '../../../core/node.ts'
+import {
+  decideReturn,
+  decideScheduling,
+  isPresent,
+  joinConflict,
+  type MemberRecord,
+  PRESENT_STATUSES,
+} from '../../../core/node.ts'
 import {formatDuration} from '../../../lib/duration.ts'
 import {conflictFreeBatches} from '../../../lib/conflict-free.ts'
 import type {
@@ -53,13 +60,13 @@ export function* olderServer(): Query<string | null> {
 }
 
 /** Condition for a present member. */
-const PRESENT = `status IN ('alive', 'leaving')`
+const PRESENT = `status IN (${PRESENT_STATUSES.map((each) => `'${each}'`).join(', ')})`
+/** Condition for the member of an id, and the present ones of a name. */
+const OF_ID_OR_NAME = `(id = ? OR (name = ? AND ${PRESENT}))`
 
 /**
- * Admits a node. A known identity is admitted at once, which fences its previous incarnation, unless that one
- * sends heartbeats and is not known to have ended: then the newcomer runs on a copy of its data directory. If
- * another identity has the name but sends no heartbeats, the name is taken over; that member stays, as
- * failed, until its executions have ended.
+ * Admits a node as `joinConflict` decides. A member whose name is taken over stays, as failed, until its
+ * executions have ended.
  */
 export function* join(
   tx: Transaction,
@@ -70,18 +77,13 @@ export function* join(
   const use = token === undefined ? null : {...token, node: member}
   const early = use === null ? null : yield* tokenRefusal(tx, use)
   if (early !== null) return {kind: 'token', refusal: early}
-  if (ended !== undefined) {
-    const alive = yield* aliveIncarnation(tx, member.id, freshMs)
-    const isOther = alive !== null && alive.incarnation !== member.incarnation
-    if (isOther && !ended.includes(alive.incarnation)) return {kind: 'alive', member: alive}
-  }
-  const holder = yield* one<{id: string}>(
-    // Heartbeats in the future were stored by a wrong clock; a node that is alive has sent another since.
-    `SELECT id FROM members WHERE name = ? AND id <> ? AND heartbeat_at > ? AND heartbeat_at <= ?
-      AND ${PRESENT} ORDER BY heartbeat_at DESC LIMIT 1`,
-    [member.name, member.id, tx.now - freshMs, tx.now + freshMs],
+  const found = yield* all<MemberRow>(
+    `SELECT ${MEMBER_COLUMNS} FROM members WHERE ${OF_ID_OR_NAME} ORDER BY id${tx.dialect.forUpdate}`,
+    [member.id, member.name],
   )
-  if (holder !== null) return {kind: 'taken', by: holder.id}
+  const joining = {id: member.id, incarnation: member.incarnation, ...(ended && {ended})}
+  const conflict = joinConflict(joining, found.map(memberOf), tx.now, freshMs)
+  if (conflict !== null) return conflict
   yield* noteStandstillOfMembers(tx)
   const refusal = use === null ? null : yield* bindToken(tx, use)
   if (refusal !== null) return {kind: 'token', refusal}
@@ -122,20 +124,6 @@ export function* join(
   return {kind: 'joined'}
 }
 
-/** The member with this identity, locked, if it is present and its last heartbeat is fresh. */
-function* aliveIncarnation(
-  tx: Transaction,
-  id: string,
-  freshMs: number,
-): Query<MemberRecord | null> {
-  const row = yield* one<MemberRow>(
-    `SELECT ${MEMBER_COLUMNS} FROM members
-      WHERE id = ? AND heartbeat_at > ? AND ${PRESENT}${tx.dialect.forUpdate}`,
-    [id, tx.now - freshMs],
-  )
-  return row === null ? null : memberOf(row)
-}
-
 /**
  * Stores heartbeats; one reply for each, in order. One statement updates all present members; a member that
  * failed or left returns through `returnMember`.
@@ -160,25 +148,19 @@ export function* beat(tx: Transaction, beats: readonly Heartbeat[]): Query<reado
   return replies
 }
 
-/** Heartbeat of a member that is not present. Two identities are never present under one name. */
-function* returnMember(
-  tx: Transaction,
-  {nodeId, incarnation, status}: Heartbeat,
-): Query<BeatReply> {
+/** Heartbeat of a member that is not present. */
+function* returnMember(tx: Transaction, heartbeat: Heartbeat): Query<BeatReply> {
+  const {nodeId, status} = heartbeat
   const named = yield* one<{name: string}>(`SELECT name FROM members WHERE id = ?`, [nodeId])
   if (named === null) return 'unknown'
   yield* lockName(tx, named.name)
   // Read again under the lock: the member may have been removed, rejoined, or lost its name meanwhile.
-  const known = yield* one<{incarnation: string}>(`SELECT incarnation FROM members WHERE id = ?`, [
-    nodeId,
-  ])
-  if (known === null) return 'unknown'
-  if (known.incarnation !== incarnation) return 'fenced'
-  const holder = yield* one(
-    `SELECT id FROM members WHERE name = ? AND id <> ? AND ${PRESENT} LIMIT 1`,
-    [named.name, nodeId],
+  const found = yield* all<{id: string; incarnation: string}>(
+    `SELECT id, incarnation FROM members WHERE ${OF_ID_OR_NAME}`,
+    [nodeId, named.name],
   )
-  if (holder !== null && status !== 'left') return 'taken'
+  const reply = decideReturn(heartbeat, found)
+  if (reply !== 'ok') return reply
   yield* all(`UPDATE members SET heartbeat_at = ?, status = ? WHERE id = ?`, [
     tx.now,
     status,
@@ -313,8 +295,7 @@ export function* removeMember(
   )
   if (row === null) return {kind: 'unknown'}
   const member = memberOf(row)
-  const {status} = member
-  if (status === 'alive' || status === 'leaving') return {kind: 'present', member}
+  if (isPresent(member)) return {kind: 'present', member}
   const running = yield* all<ExecutionRow>(
     `SELECT group_id, node_name, attempt FROM executions WHERE node_id = ? AND status = 'running'
       ORDER BY started_at, group_id, attempt, node_name LIMIT ?`,

@@ -2,7 +2,7 @@
  * Rows for metrics: members and their load, sizes, and the last runs of some jobs. Every list has a limit.
  * It reads no history beyond the last launch of each listed job.
  */
-import type {MemberStatus} from '../../../core/node.ts'
+import {isPresent, type MemberStatus} from '../../../core/node.ts'
 import type {JobUsage, Usage, UsageRequest} from '../../../ports/history-store.ts'
 import {likePattern} from '../jobs/name-filter.ts'
 import {all, one, type Query, together, type Transaction, type Value} from '../query.ts'
@@ -73,9 +73,7 @@ function nodesOf(
   loads: readonly {node_id: string; status: 'pending' | 'running'; count: number}[],
   nodesMax: number,
 ): Pick<Usage, 'nodes' | 'nodesOmitted'> {
-  const present = members.filter(
-    ({status, runs}) => runs === 1 && (status === 'alive' || status === 'leaving'),
-  )
+  const present = members.filter((member) => member.runs === 1 && isPresent(member))
   const count = new Map(loads.map((load) => [`${load.status} ${load.node_id}`, load.count]))
   return {
     nodes: present.slice(0, nodesMax).map(({id, name, slots, cordoned_at: cordonedAt}) => ({

@@ -3,7 +3,7 @@
  * other nodes, and ends those that no node may run.
  */
 import {endWithoutNode, type FinishOutcome} from '../../../core/end-requests.ts'
-import type {MemberStatus} from '../../../core/node.ts'
+import {isPresent, type MemberStatus} from '../../../core/node.ts'
 import type {StuckExecution} from '../../../core/reassign.ts'
 import {conflictFreeBatches} from '../../../lib/conflict-free.ts'
 import type {Applied, LeaderStore} from '../../../ports/leader-store.ts'
@@ -177,8 +177,6 @@ function* nodesThatRun(tx: Transaction, nodeIds: readonly string[]): Query<Reado
       WHERE id = ? AND cordoned_at IS NULL${tx.dialect.forUpdate}`,
     sorted.map((id) => [id]),
   )
-  const taking = rows.filter((row) => {
-    return row?.runs === 1 && (row.status === 'alive' || row.status === 'leaving')
-  })
+  const taking = rows.filter((row) => row?.runs === 1 && isPresent(row))
   return new Set(taking.map((row) => row!.id))
 }
