@@ -15,7 +15,8 @@ import type {KeysetSlice, Position} from '../ports/page.ts'
 import {decodeOutput} from '../wire/output.ts'
 import type {OperationsContext} from './context.ts'
 
-export interface ProblemsCall extends Omit<ProblemQuery, 'names' | 'keepLaunches'>, KeysetSlice {
+export interface ProblemsCall
+  extends Omit<ProblemQuery, 'names' | 'firstUntil' | 'keepLaunches'>, KeysetSlice {
   /** Only what is not over. */
   readonly open: boolean
 }
@@ -51,12 +52,12 @@ export function createProblems({store, clock, settings}: OperationsContext) {
     caller: Principal,
   ): Promise<Omit<Problems, 'next'> & {readonly next: Position | null}> {
     // A later page is about the same range as the first.
-    const until = after === null ? call.until : Number(after[0])
+    const firstUntil = after === null ? null : Number(after[0])
     const names = readableJobs(caller)
     const seesNodes = decide(caller, 'list', '/v1/members').allowed
-    checkRange(call.since, until ?? clock.now())
+    checkRange(call.since, firstUntil ?? call.until ?? clock.now())
     const [facts, isDown] = await Promise.all([
-      store.problemFacts({...call, until, names, keepLaunches: settings.keepLaunches}),
+      store.problemFacts({...call, firstUntil, names, keepLaunches: settings.keepLaunches}),
       isStoreDown(),
     ])
     const seesChannels = decide(caller, 'list', '/v1/notices/channels').allowed
@@ -83,19 +84,22 @@ export function createProblems({store, clock, settings}: OperationsContext) {
     const shown = page
       .filter(({isOver, output}) => !isOver && output !== null && isShown(names, output.jobName))
       .slice(0, OUTPUTS_MAX)
-    const lines = await Promise.all(shown.map(lastLine))
-    const byKey = new Map(shown.map(({key}, index) => [key, lines[index]]))
+    const wanted = shown.map(({output}) => {
+      const {jobName, ...key} = output!
+      return {jobName, key}
+    })
+    const views = wanted.length === 0 ? [] : await store.executionOfEach(wanted, OUTPUT_END_BYTES)
+    // A line is absent if the command wrote nothing, or its output is not kept.
+    const byKey = new Map(
+      shown.map(({key}, index) => {
+        const view = views[index] ?? null
+        return [key, view === null ? undefined : lastLineOf(decodeOutput(view.output))]
+      }),
+    )
     return page.map((problem) => {
       const line = byKey.get(problem.key)
       return line === undefined ? problem : {...problem, cause: {...problem.cause, last_line: line}}
     })
-  }
-
-  /** `undefined` = it wrote nothing, or it is not kept. */
-  async function lastLine({output}: Problem): Promise<string | undefined> {
-    const {jobName, ...key} = output!
-    const view = await store.execution(jobName, key, OUTPUT_END_BYTES)
-    return view === null ? undefined : lastLineOf(decodeOutput(view.output))
   }
 
   return {problems}

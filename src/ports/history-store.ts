@@ -73,6 +73,12 @@ export interface ExecutionListQuery extends AcrossJobs {
   readonly outputBytes: number
 }
 
+/** An execution of the job of this name. */
+export interface NamedExecution {
+  readonly jobName: string
+  readonly key: ExecutionKey
+}
+
 /** A range of time, and which jobs. */
 export interface ProblemQuery {
   readonly names: NameFilter
@@ -83,6 +89,8 @@ export interface ProblemQuery {
   readonly since: {readonly at: number} | {readonly agoMs: number}
   /** `null`, or a time to come = now. */
   readonly until: number | null
+  /** End of the range of the first page: later rows are left out. `null` = this is the first page. */
+  readonly firstUntil: number | null
   /** Launches of each job that the servers keep. */
   readonly keepLaunches: number
 }
@@ -186,6 +194,11 @@ export interface HistoryStore {
    * ephemeral job, which is deleted by then.
    */
   execution(name: string, key: ExecutionKey, outputBytes: number): Promise<ExecutionView | null>
+  /** `execution` of each of a few, from one snapshot. */
+  executionOfEach(
+    wanted: readonly NamedExecution[],
+    outputBytes: number,
+  ): Promise<readonly (ExecutionView | null)[]>
   /** Kept output from absolute position `from`, at most `limit` bytes, to follow a run. `null`: as above. */
   outputSince(
     name: string,

@@ -247,8 +247,8 @@ test('attempts lost with a node are one problem, with its failure and the launch
     failed: [two],
     ends: [ended(two, lost), ended(one, lost)],
     endsOf: new Map([
-      [1, {open: false, status: 'success'}],
-      [2, {open: false, status: 'failed'}],
+      [1, {open: false, status: 'success', closedAt: NOON}],
+      [2, {open: false, status: 'failed', closedAt: NOON}],
     ] as const),
     events: [event('node_failed', 'web-2', HOUR)],
   }
@@ -343,9 +343,9 @@ test('other events of the cluster, and channels that are silent for an hour', ()
     silentChannels: [channel(2 * HOUR)],
   }
   assert.deepEqual(told(facts), [
+    'cluster node_failed open [] 0: web-1 failed, and is not back.',
     'cluster store_restored open [] 0: The store was put back from a backup, and firing is not resumed: ' +
       'nothing is launched.',
-    'cluster node_failed open [] 0: web-1 failed, and is not back.',
     'cluster notices_failing open [] 0: The channel mail of notices delivers nothing.',
     'cluster clock_held over [] 0: The clock of the store had jumped ahead: planned times were held ' +
       'back for 20m.',
@@ -500,4 +500,45 @@ test('the order: not over first, then the cluster, then the newest; pages follow
     after = next
   }
   assert.deepEqual(paged, names(all.problems))
+})
+
+test('pages: none twice and none left out while old rows are deleted and losses end', () => {
+  const at = (minutes: number) => ({scheduledAt: NOON - minutes * MINUTE})
+  const notRuns = [
+    notRun(9, 'c', 'forbid', at(1)),
+    notRun(8, 'b', 'forbid', at(2)),
+    notRun(7, 'a', 'forbid', at(3)),
+    notRun(2, 'c', 'forbid', at(50)),
+    notRun(1, 'a', 'forbid', at(60)),
+  ]
+  const lost = {
+    ...ended(failed(4, 'd'), {status: 'lost', reason: 'node_lost'}),
+    finishedAt: NOON - 5,
+  }
+  const open = {open: true, status: null, closedAt: null}
+  const first = {
+    ...FACTS,
+    notRun: notRuns,
+    ends: [lost],
+    endsOf: new Map([[4, open]]),
+    events: [event('node_failed', 'web-2', MINUTE)],
+    queued: [ended(failed(5, 'e'), {status: 'pending', notBefore: NOON - HOUR})],
+  }
+  // The same range: the oldest rows are deleted, the lost launch has ended, and the node is back.
+  const second = {
+    ...first,
+    now: NOON + HOUR,
+    notRun: notRuns.slice(0, 3),
+    endsOf: new Map([[4, {open: false, status: 'failed', closedAt: NOON + 1} as const]]),
+    events: [event('node_failed', 'web-2', MINUTE, -MINUTE)],
+    queued: [ended(failed(5, 'e'), {status: 'pending', notBefore: NOON - MINUTE * 20})],
+  }
+  const names = problemsOf(first, CONTEXT, PAGE).problems.map(({jobs}) => jobs[0])
+  assert.deepEqual(new Set(names), new Set(IDS))
+  for (let size = 1; size < names.length; size += 1) {
+    const page = problemsOf(first, CONTEXT, {...PAGE, limit: size})
+    const rest = problemsOf(second, CONTEXT, {...PAGE, after: page.next})
+    const seen = [...page.problems, ...rest.problems].map(({jobs}) => jobs[0])
+    assert.deepEqual(seen, names, `after ${size}`)
+  }
 })

@@ -97,6 +97,19 @@ test('pages: no problem twice and none left out, while rows are added and proble
   assert.deepEqual(seen, names.toReversed())
 })
 
+test('a problem and the explanation of its launch tell the same cause and advice', async (t) => {
+  const api = await startApi(t)
+  await api.join()
+  await api.job('a')
+  const launch = await fail(api, 'a')
+  const [problem] = (await problems(api)).problems
+  const {json} = await api.get(`/v1/jobs/a/explain?launch=${launch}`)
+  const told = (sentence: string) => /failed: (.*)$/.exec(sentence)?.[1]
+  assert.equal(told(problem!.sentence), 'exit code 1.')
+  assert.equal(told(json.sentences.at(-1)), told(problem!.sentence))
+  assert.equal(json.advice, problem!.advice)
+})
+
 test('parameters: a range, jobs, and what is refused', async (t) => {
   const api = await startApi(t)
   await api.join()

@@ -113,7 +113,14 @@ test('a chain is read from the index of its root', () => {
 
 test('problems are read from ranges of indexes, and none reads or sorts all rows', () => {
   const {names, job} = RANGE
-  const query = {names, job, metadata: LAUNCHES.metadata, since: {at: 0}, until: null}
+  const query = {
+    names,
+    job,
+    metadata: LAUNCHES.metadata,
+    since: {at: 0},
+    until: null,
+    firstUntil: null,
+  }
   const row = {
     least: 5,
     most: 5,
@@ -134,15 +141,17 @@ test('problems are read from ranges of indexes, and none reads or sorts all rows
   const plans = plansOf(problemFacts(TX, {...query, keepLaunches: 9}), {...row, ...keys, id: 1})
   const used = plans.map((plan) => /(?:INDEX (\w+)|PRIMARY KEY)/.exec(plan)?.[1] ?? 'key')
   assert.deepEqual(used, [
-    'launches_not_run',
-    'launches_not_run',
-    'launches_ended_badly',
-    'launches_ended_badly',
-    'executions_ended_badly',
-    'executions_ended_badly',
+    'launches_open_spans',
     'launches_pending',
     'executions_pending',
     'executions_running',
+    'launches_open_spans',
+    'launches_not_run',
+    'launches_ended_badly',
+    'executions_ended_badly',
+    'launches_not_run',
+    'launches_ended_badly',
+    'executions_ended_badly',
     'key',
   ])
 })

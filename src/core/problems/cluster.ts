@@ -12,7 +12,7 @@ import {
   timesOfSpan,
 } from '../explain/headlines.ts'
 import type {LaunchRecord} from '../launch-record.ts'
-import {Draft, draftOf, type Folding, type SpanGroup} from './draft.ts'
+import {Draft, draftOf, endedBy, type Folding, type SpanGroup} from './draft.ts'
 import type {ProblemFacts} from './facts.ts'
 
 type Code = keyof typeof CLUSTER_HEADLINES
@@ -189,8 +189,9 @@ function nodeProblems(folding: Folding): void {
     const identity = {key: `cluster:${code}:${event.subject}`, kind: 'cluster', code} as const
     const draft =
       span?.draft ?? draftOf(folding, identity, tell(code, [event.subject], {node: event.subject}))
-    if (event.until === null) span?.down.push(event.subject)
-    draft.add({count: 0, from: event.at, overAt: event.until})
+    const backAt = endedBy(facts, event)
+    if (backAt === null) span?.down.push(event.subject)
+    draft.add({count: 0, from: event.at, overAt: backAt})
   }
 }
 

@@ -1,4 +1,5 @@
 /** A problem while its rows are added: what is counted of them, and whether all of them are over. */
+import type {ClusterEvent} from '../cluster-event.ts'
 import type {Fact} from '../explain/facts.ts'
 import type {Words} from '../explain/words.ts'
 import type {LaunchRecord} from '../launch-record.ts'
@@ -43,6 +44,9 @@ export interface SpanGroup {
   readonly down: string[]
 }
 
+/** Kinds of rows that wait or run. */
+const OF_NOW: ReadonlySet<Problem['kind']> = new Set(['waiting', 'late', 'long'])
+
 /** Names and numbers in a reply; the totals count all. */
 export const NAMES_MAX = 20
 const LAUNCHES_MAX = 20
@@ -77,6 +81,8 @@ export class Draft {
   /** Rows of dependents that did not run because of it. */
   dependents = 0
   since = Infinity
+  /** Begin of its newest row. */
+  #newest = -Infinity
   latestMs = 0
   overAt: number | null = -Infinity
   readonly #jobs = new Set<string>()
@@ -95,6 +101,7 @@ export class Draft {
   add({job, group, count, from, overAt, lateMs = 0}: Occurrence): void {
     this.latestMs = Math.max(this.latestMs, lateMs)
     this.since = Math.min(this.since, from)
+    this.#newest = Math.max(this.#newest, from)
     this.plannedTimes += count
     if (job !== undefined) this.#jobs.add(job)
     if (group !== undefined) this.#groups.add(group)
@@ -119,13 +126,14 @@ export class Draft {
     return [...this.#groups].toSorted((one, other) => other - one)
   }
 
-  place({from}: Pick<ProblemFacts, 'from'>): ProblemPlace {
-    return [
-      this.isOver ? 1 : 0,
-      this.kind === 'cluster' ? 0 : 1,
-      -(Number.isFinite(this.since) ? this.since : from),
-      this.key,
-    ]
+  has(group: number): boolean {
+    return this.#groups.has(group)
+  }
+
+  place({from, to}: Pick<ProblemFacts, 'from' | 'to'>): ProblemPlace {
+    // A row that waits or runs may be gone at the next page.
+    const newest = OF_NOW.has(this.kind) ? to : Math.max(from, this.#newest)
+    return [this.isOver ? 1 : 0, this.kind === 'cluster' ? 0 : 1, -newest, this.key]
   }
 
   /** Makes the sentences, which takes longer than to add the rows. */
@@ -163,4 +171,9 @@ export function draftOf(
   const draft = new Draft(identity, tell)
   drafts.set(identity.key, draft)
   return draft
+}
+
+/** When the event ended, up to the end of the range; `null` = it had not. */
+export function endedBy({to}: Pick<ProblemFacts, 'to'>, {until}: ClusterEvent): number | null {
+  return until !== null && until <= to ? until : null
 }

@@ -10,7 +10,7 @@ import {
   startedLateHeadline,
 } from '../explain/headlines.ts'
 import type {LaunchRecord} from '../launch-record.ts'
-import {type Draft, draftOf, type Folding} from './draft.ts'
+import {type Draft, draftOf, endedBy, type Folding} from './draft.ts'
 import type {AttemptFacts, Problem, ProblemFacts} from './facts.ts'
 
 /** Nodes that are lost within it went down together. */
@@ -67,8 +67,9 @@ export function lostProblems(folding: Folding): void {
     )
     if (loss === undefined) continue
     folding.toldEvents.add(event.id)
-    if (event.until === null) loss.down.push(event.subject)
-    loss.draft.add({count: 0, from: event.at, overAt: event.until})
+    const backAt = endedBy(facts, event)
+    if (backAt === null) loss.down.push(event.subject)
+    loss.draft.add({count: 0, from: event.at, overAt: backAt})
   }
 }
 
@@ -109,10 +110,12 @@ function startLoss(folding: Folding, attempt: AttemptFacts, isOutage: boolean): 
 function addLost({facts, byGroup}: Folding, loss: Loss, attempt: AttemptFacts): void {
   const {group, node, jobName} = attempt
   const launch = facts.endsOf.get(group)
+  // A later page tells what the first one told: it is about the same time.
+  const isOpen = launch !== undefined && (launch.open || (launch.closedAt ?? 0) > facts.to)
   const end =
-    launch === undefined || (!launch.open && launch.status === 'cancelled')
+    launch === undefined || (!isOpen && launch.status === 'cancelled')
       ? null
-      : launch.open
+      : isOpen
         ? 'open'
         : launch.status === 'success'
           ? 'succeeded'
@@ -126,7 +129,7 @@ function addLost({facts, byGroup}: Folding, loss: Loss, attempt: AttemptFacts): 
   loss.draft.add({
     job: jobName,
     group,
-    count: loss.draft.launches.includes(group) ? 0 : 1,
+    count: loss.draft.has(group) ? 0 : 1,
     from: endOf(attempt),
     overAt: end === 'open' ? null : endOf(attempt),
   })
@@ -145,7 +148,9 @@ export function failedRows(folding: Folding): void {
       continue
     }
     const trace = row.rootGroup ?? row.group
-    traces.set(trace, [...(traces.get(trace) ?? []), row])
+    const known = traces.get(trace)
+    if (known === undefined) traces.set(trace, [row])
+    else known.push(row)
   }
   for (const rows of traces.values()) {
     const chain = rows.toSorted((one, other) => one.group - other.group)

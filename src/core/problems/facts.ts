@@ -66,7 +66,7 @@ export interface ProblemFacts {
   /** Attempts that ended badly. */
   readonly ends: readonly AttemptFacts[]
   /** How the launches of lost attempts are now, by number. */
-  readonly endsOf: ReadonlyMap<number, Pick<LaunchRecord, 'open' | 'status'>>
+  readonly endsOf: ReadonlyMap<number, Pick<LaunchRecord, 'open' | 'status' | 'closedAt'>>
   /** Launches without a decision that have waited for some time, and attempts that have not started. */
   readonly pending: readonly LaunchRecord[]
   readonly queued: readonly AttemptFacts[]
@@ -142,7 +142,7 @@ export interface Problems {
   readonly oldest: number
   /** Number of those that are not over, on all pages. */
   readonly notOver: number
-  /** Problems that are not over come first; among them those of the cluster, then the newest. */
+  /** Problems that are not over come first; among them those of the cluster, then by their newest row. */
   readonly problems: readonly Problem[]
   /** Only on the first page. */
   readonly onPurpose: readonly Problem[]
@@ -150,7 +150,10 @@ export interface Problems {
   readonly next: ProblemPlace | null
 }
 
-/** Place of a problem in the list: it does not change while rows are added after the end of the range. */
+/**
+ * Place of a problem in the list, by its newest row: it does not change while rows are added after the end of
+ * the range, and the oldest are deleted.
+ */
 export type ProblemPlace = readonly [isOver: number, isOfJobs: number, before: number, key: string]
 
 export interface ProblemPage {

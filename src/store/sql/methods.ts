@@ -14,6 +14,7 @@ import {cancelExecution, finish, markLost} from './executions/finish.ts'
 import {
   busy,
   execution,
+  executionOfEach,
   executions,
   launch,
   launches,
@@ -153,6 +154,7 @@ export const METHODS = {
 
   executions: longRead(executions, (_name, query) => query),
   execution: read(execution),
+  executionOfEach: read(executionOfEach),
   outputSince: read(outputSince),
   busy: longRead(busy, (query) => query),
   launches: read(launches),

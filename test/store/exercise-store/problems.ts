@@ -11,6 +11,7 @@ const QUERY: ProblemQuery = {
   metadata: [],
   since: {agoMs: 8 * HOUR},
   until: null,
+  firstUntil: null,
   keepLaunches: 1_000,
 }
 const CONTEXT = {
@@ -134,7 +135,7 @@ export function problemCases(when: Case): void {
     assert.deepEqual(others, [], 'the failed node is part of it')
     assert.deepEqual(
       (await scene.store.problemFacts(QUERY)).endsOf.get(claimed[0]!.execution.group),
-      {open: true, status: null},
+      {open: true, status: null, closedAt: null},
     )
   })
 

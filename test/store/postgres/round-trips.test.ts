@@ -10,6 +10,7 @@ import {
   ALL_JOBS,
   aRow,
   aSpec,
+  HOUR,
   MINUTE,
   Scene,
   targets,
@@ -17,6 +18,15 @@ import {
 
 const STARTED_AT = Date.UTC(2026, 0, 15, 12)
 const DELAY_MS = 4
+const PROBLEMS = {
+  names: null,
+  job: null,
+  metadata: [],
+  since: {agoMs: HOUR},
+  until: null,
+  firstUntil: null,
+  keepLaunches: 9,
+} as const
 const NODE = {nodeId: 'n1', incarnation: 'n1-incarnation-1'}
 
 let postgres: TestPostgres
@@ -84,6 +94,7 @@ describe('a distant database', () => {
       job: [1, () => store.job('a')],
       'a page of jobs': [2, () => store.jobs({...ALL_JOBS, ...page})],
       'a page of executions': [2, () => store.executions('a', {...ALL_EXECUTIONS, ...page})],
+      problems: [6, () => store.problemFacts(PROBLEMS)],
       members: [1, () => store.members()],
       leader: [1, () => store.leader()],
       totals: [1, () => store.totals()],

@@ -211,13 +211,19 @@ function isWithin(column: string, {first, before}: Numbers): Condition[] {
 export function ofJobs(
   tx: Transaction,
   table: string,
+  query: Pick<LaunchListQuery, 'names' | 'job'>,
+): Condition[] {
+  return [...ofNames(table, query), isOfVisibleJob(tx, table)]
+}
+
+export function ofNames(
+  table: string,
   {names, job}: Pick<LaunchListQuery, 'names' | 'job'>,
 ): Condition[] {
   const name = `${table}.job_name`
   return [
     ...(names === null ? [] : [isShownName(name, names)]),
     ...(job === null ? [] : [isShownName(name, [{pattern: job.toLowerCase(), shown: true}])]),
-    isOfVisibleJob(tx, table),
   ]
 }
 

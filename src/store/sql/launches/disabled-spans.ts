@@ -42,12 +42,13 @@ interface SpanRow extends LaunchRow {
 }
 
 /** Start of the first row of planned times after `at`, for the row `owner` of launches or jobs. */
-function nextRowAt(owner: string, at: string): string {
+function firstRowAt(owner: string, at: string): string {
   return `(SELECT min(n.scheduled_at) FROM launches n
-    WHERE n.job_id = ${owner} AND n.cause = 'schedule' AND n.scheduled_at > ${at}) AS next_row_at`
+    WHERE n.job_id = ${owner} AND n.cause = 'schedule' AND n.scheduled_at > ${at})`
 }
 
-const OPEN_SPANS = `SELECT ${LAUNCH_COLUMNS}, ${nextRowAt('launches.job_id', 'launches.scheduled_at')}
+const OPEN_SPANS = `SELECT ${LAUNCH_COLUMNS},
+  ${firstRowAt('launches.job_id', 'launches.scheduled_at')} AS next_row_at
   FROM launches WHERE job_id = ? AND planned_count = 0 AND cause = 'schedule'`
 
 /** Ends and begins the spans that follow from these edits. */
@@ -141,8 +142,9 @@ interface SpanJobRow extends PlannedJobRow {
   readonly next_row_at: number | null
 }
 
-const SELECT_SPAN_JOB = `SELECT ${PLANNED_JOB_COLUMNS}, j.updated_at, ${nextRowAt('j.id', '?')}
-  ${FROM_JOBS} WHERE j.id = ?`
+/** The span of a disabled job lasts until now, whatever follows. */
+const SELECT_SPAN_JOB = `SELECT ${PLANNED_JOB_COLUMNS}, j.updated_at, CASE WHEN j.disabled = 1 THEN NULL
+  ELSE ${firstRowAt('j.id', '?')} END AS next_row_at ${FROM_JOBS} WHERE j.id = ?`
 
 function spanJobOf(row: SpanJobRow): PlannedJob & SpanJob & {nextRowAt: number | null} {
   return {...plannedJobOf(row), updatedAt: row.updated_at, nextRowAt: row.next_row_at}
@@ -155,10 +157,12 @@ export function* countOpenSpans(
 ): Query<LaunchRecord[]> {
   const open = launches.filter(isOpenSpan)
   if (open.length === 0) return [...launches]
-  const zone = yield* timezone()
-  const rows = yield* each<SpanJobRow>(
-    SELECT_SPAN_JOB,
-    open.map(({scheduledAt, jobId}) => [scheduledAt, jobId]),
+  const [zone, rows] = yield* together(
+    timezone(),
+    each<SpanJobRow>(
+      SELECT_SPAN_JOB,
+      open.map(({scheduledAt, jobId}) => [scheduledAt, jobId]),
+    ),
   )
   const counted = open.map((launch, index): LaunchRecord => {
     const [job] = readableJobs(rows[index]!, spanJobOf).jobs

@@ -11,6 +11,7 @@ import type {
   ExecutionView,
   HistoryStore,
   LaunchView,
+  NamedExecution,
   OutputStretch,
 } from '../../../ports/history-store.ts'
 import type {Page, Slice} from '../../../ports/page.ts'
@@ -61,6 +62,17 @@ export function* execution(
   const isWhole = outputBytes >= tx.limits.outputTailBytes
   const [view] = yield* withOutput(tx, [found], outputBytes, isWhole)
   return view!
+}
+
+/** `execution` of each, in as many round trips as one. */
+export function* executionOfEach(
+  tx: Transaction,
+  wanted: readonly NamedExecution[],
+  outputBytes: number,
+): Query<(ExecutionView | null)[]> {
+  return yield* together(
+    ...wanted.map(({jobName, key}) => execution(tx, jobName, key, outputBytes)),
+  )
 }
 
 export function* outputSince(

@@ -7,24 +7,26 @@ import type {LaunchRecord} from '../../../core/launch-record.ts'
 import type {LaterLaunch, ProblemFacts} from '../../../core/problems/facts.ts'
 import {isUnwanted} from '../../../core/problems/not-run.ts'
 import {each, oneEach, type Query, together} from '../query.ts'
-import {plannedJobOf, type PlannedJobRow, readableJobs, SELECT_PLANNED_JOB} from '../rows.ts'
+import {readableJobs} from '../rows.ts'
 
 /** Jobs whose oldest row is looked up, and those whose rows are counted, as they begin within the range. */
 const KEPT_MAX = 500
 const COUNTED_MAX = 100
-const DEFINITIONS_MAX = 500
+const COUNTED_AT_ONCE = 20
+/** Jobs whose definitions are read, for the tags: each costs some 10 microseconds. */
+export const DEFINITIONS_MAX = 1_000
 /** Jobs whose earlier definitions are read, and definitions of each. */
 const REPLACED_JOBS_MAX = 100
 const REPLACED_MAX = 5
 /** Rows of a job that did not run, as retention keeps them. */
 const UNLAUNCHED_KEPT = 1_000
 
-/** A job, with its newest row that did not run, the newest that failed, and whether there are more. */
+/** A job, with its newest row that did not run, the newest that failed, and the numbers of the oldest. */
 export interface JobRows {
   readonly id: number
   notRun: LaunchRecord | null
   failed: LaunchRecord | null
-  hasMore: boolean
+  oldest: {notRun: number; failed: number}
 }
 
 export function jobRows(
@@ -33,9 +35,14 @@ export function jobRows(
 ): JobRows[] {
   const jobs = new Map<number, JobRows>()
   const add = (of: 'notRun' | 'failed', row: LaunchRecord) => {
-    const job = jobs.get(row.jobId) ?? {id: row.jobId, notRun: null, failed: null, hasMore: false}
+    const job = jobs.get(row.jobId) ?? {
+      id: row.jobId,
+      notRun: null,
+      failed: null,
+      oldest: {notRun: Infinity, failed: Infinity},
+    }
     const known = job[of]
-    job.hasMore ||= known !== null
+    job.oldest[of] = Math.min(job.oldest[of], row.group)
     if (known === null || known.group < row.group) job[of] = row
     jobs.set(row.jobId, job)
   }
@@ -74,17 +81,22 @@ export function* laterFacts(jobs: readonly JobRows[], to: number): Query<Problem
       failing.map(({id, failed}) => [id, failed!.group, to]),
     ),
   )
-  const others = (of: readonly JobRows[], found: readonly (LaterRow | null)[]) =>
-    of.filter(({hasMore}, index) => hasMore && found[index] === null)
-  const [more, moreSuccess] = [others(unlaunched, launched), others(failing, success)]
+  const others = (
+    of: 'notRun' | 'failed',
+    among: readonly JobRows[],
+    found: readonly (LaterRow | null)[],
+  ) => among.filter((job, index) => job.oldest[of] < job[of]!.group && found[index] === null)
+  const more = others('notRun', unlaunched, launched)
+  const moreSuccess = others('failed', failing, success)
+  // A launch before the oldest row tells nothing, and a job that always fails may have thousands.
   const [newest, newestSuccess] = yield* together(
     oneEach<LaterRow>(
       `${LAUNCHED} ${NEWEST}`,
-      more.map(({id}) => [id, 0, to]),
+      more.map(({id, oldest}) => [id, oldest.notRun, to]),
     ),
     oneEach<LaterRow>(
       `${SUCCEEDED} ${NEWEST}`,
-      moreSuccess.map(({id}) => [id, 0, to]),
+      moreSuccess.map(({id, oldest}) => [id, oldest.failed, to]),
     ),
   )
   const byJob = (of: readonly JobRows[], found: readonly (LaterRow | null)[]) =>
@@ -103,7 +115,7 @@ function laterOf(row: LaterRow | null | undefined): LaterLaunch | null {
   return row == null ? null : {group: row.group_id, scheduledAt: row.scheduled_at, at: row.at}
 }
 
-/** Jobs of which retention has deleted rows of the range, with the time of their oldest row. */
+/** The job of which retention has deleted the newest rows of the range, with the time of its oldest row. */
 export function* keptFrom(
   jobs: readonly JobRows[],
   from: number,
@@ -113,20 +125,26 @@ export function* keptFrom(
     `SELECT job_id, stored_at FROM launches WHERE job_id = ? ORDER BY group_id LIMIT 1`,
     jobs.slice(0, KEPT_MAX).map(({id}) => [id]),
   )
+  // The reply has only the newest begin: most often it is among the first few.
   const begun = oldest
     .filter((row) => row !== null)
     .filter((row) => row.stored_at > from)
+    .toSorted((one, other) => other.stored_at - one.stored_at)
     .slice(0, COUNTED_MAX)
-  const counts = yield* oneEach<{launched: number; total: number}>(
-    `SELECT count(CASE WHEN decision = 'launched' THEN 1 END) AS launched, count(*) AS total
-      FROM launches WHERE job_id = ?`,
-    begun.map((row) => [row.job_id]),
-  )
-  const cut = begun.filter((_row, index) => {
-    const {launched = 0, total = 0} = counts[index] ?? {}
-    return launched >= keepLaunches || total - launched >= UNLAUNCHED_KEPT
-  })
-  return new Map(cut.map((row) => [row.job_id, row.stored_at]))
+  for (let at = 0; at < begun.length; at += COUNTED_AT_ONCE) {
+    const some = begun.slice(at, at + COUNTED_AT_ONCE)
+    const counts = yield* oneEach<{launched: number; total: number}>(
+      `SELECT count(CASE WHEN decision = 'launched' THEN 1 END) AS launched, count(*) AS total
+        FROM launches WHERE job_id = ?`,
+      some.map((row) => [row.job_id]),
+    )
+    const cut = some.find((_row, index) => {
+      const {launched = 0, total = 0} = counts[index] ?? {}
+      return launched >= keepLaunches || total - launched >= UNLAUNCHED_KEPT
+    })
+    if (cut !== undefined) return new Map([[cut.job_id, cut.stored_at]])
+  }
+  return new Map()
 }
 
 /** Definitions by which the rows were decided, and the current ones. A damaged definition is left out. */
@@ -137,8 +155,8 @@ export function* definitionsOf(rows: readonly LaunchRecord[]): Query<ProblemFact
     return first === Infinity ? [] : [[id, first]]
   })
   const [current, replaced] = yield* together(
-    each<PlannedJobRow>(
-      `${SELECT_PLANNED_JOB} WHERE j.id = ?`,
+    each<{id: number; name: string; definition: string}>(
+      `SELECT job_id AS id, '' AS name, definition FROM definitions WHERE job_id = ?`,
       byJob.map(([id]) => [id]),
     ),
     each<{id: number; name: string; at: number; replaced: string}>(
@@ -154,7 +172,10 @@ export function* definitionsOf(rows: readonly LaunchRecord[]): Query<ProblemFact
     until: at,
   })).jobs
   const earlier = Map.groupBy(dated, ({id}) => id)
-  const read = readableJobs(current.flat(), plannedJobOf).jobs
+  const read = readableJobs(current.flat(), ({id, definition}) => ({
+    id,
+    spec: specOf(definition),
+  })).jobs
   return new Map(
     read.map(({id, spec}) => [id, [...(earlier.get(id) ?? []), {spec, until: Infinity}]]),
   )

@@ -17,62 +17,65 @@ import {
   all,
   each,
   one,
-  oneEach,
   type Query,
   together,
   type Transaction,
+  type Values,
   yieldToEventLoop,
 } from '../query.ts'
 import {LAUNCH_COLUMNS, launchOf, type LaunchRow, memberOf, type MemberRow} from '../rows.ts'
+import {allOf, condition, ENDED_BADLY, hasMetadata, NOT_RUN, ofJobs, upTo} from './across-jobs.ts'
+import {type HiddenJobs, hiddenJobs, isVisible, visibleRows} from './hidden-jobs.ts'
+import {DEFINITIONS_MAX, definitionsOf, jobRows, keptFrom, laterFacts} from './later-launches.ts'
+import {openSpans} from './open-spans.ts'
 import {
-  allOf,
-  condition,
-  ENDED_BADLY,
-  hasMetadata,
-  isOfJobs,
-  NOT_RUN,
-  ofJobs,
-  upTo,
-} from './across-jobs.ts'
-import {countOpenSpans} from './disabled-spans.ts'
-import {definitionsOf, jobRows, keptFrom, laterFacts} from './later-launches.ts'
-import {ALWAYS, badEnds, type Range, type Rows, ROWS_MAX, waitingRows} from './problem-attempts.ts'
+  ALWAYS,
+  badEnds,
+  type Range,
+  type Rows,
+  ROWS_MAX,
+  VISITED_MAX,
+  waitingRows,
+} from './problem-attempts.ts'
 import {firstRecorded} from './recorded.ts'
 
-/** Jobs whose later launches are looked up, and launches of lost attempts. */
-const JOBS_MAX = 5_000
-const DISABLED_MAX = 1_000
 const EVENTS_MAX = 500
 /** Spans after which launches are looked at, and launches after each. */
 const SPANS_MAX = 5
 const AFTER_SPAN_MAX = 2_000
 
 export function* problemFacts(tx: Transaction, query: ProblemQuery): Query<ProblemFacts> {
-  const to = Math.min(query.until ?? tx.now, tx.now)
+  const isNow = query.until === null || query.until >= tx.now
+  const to = Math.min(query.firstUntil ?? tx.now, query.until ?? tx.now, tx.now)
   const from = 'at' in query.since ? query.since.at : to - query.since.agoMs
-  const isNow = to === tx.now
-  const range = {from, to: isNow ? ALWAYS : to}
-  const around = yield* surroundings(tx, {from, to})
+  const range = {from, to: to === tx.now ? ALWAYS : to}
+  // Three steps of one round trip or a few: a request must stay under 100 ms with a distant database too.
+  const [around, hidden, spans, waiting] = yield* together(
+    surroundings(tx, {from, to}),
+    hiddenJobs(tx),
+    openSpans(tx, query, from, isNow),
+    waitingRows(tx, query, isNow),
+  )
   yield* yieldToEventLoop()
-  const notRun = yield* notRunRows(tx, query, range)
-  yield* yieldToEventLoop()
-  const failed = yield* failedRows(tx, query, range)
-  const ends = yield* badEnds(tx, query, range)
-  yield* yieldToEventLoop()
-  const spans = isNow ? yield* openSpans(tx, query, range) : NONE
-  const waiting = isNow ? yield* waitingRows(tx, query) : NO_WAITS
-  const late = yield* lateRows(tx, query, around.events)
+  const [notRun, failed, ends, late] = yield* together(
+    notRunRows(tx, query, range, hidden),
+    failedRows(tx, query, range, hidden),
+    badEnds(tx, query, range, hidden),
+    lateRows(tx, query, around.events),
+  )
   yield* yieldToEventLoop()
   const rows = [...spans.rows, ...notRun.rows]
   const jobs = jobRows(rows, failed.rows)
-  const later = yield* laterFacts(jobs.slice(0, JOBS_MAX), range.to)
-  yield* yieldToEventLoop()
   const lost = [
     ...new Set(ends.rows.filter(({status}) => status === 'lost').map(({group}) => group)),
   ]
   const ofNodes = [...rows, ...waiting.pending].filter(({reason}) => OF_NODES.test(reason))
-  const specs = yield* definitionsOf(ofNodes)
-  const endsOf = yield* launchEnds(lost.slice(0, JOBS_MAX))
+  const [later, specs, endsOf, kept] = yield* together(
+    laterFacts(jobs, range.to),
+    definitionsOf(ofNodes),
+    launchEnds(lost),
+    keptFrom(jobs, from, query.keepLaunches),
+  )
   const parts = [notRun, failed, ends, spans, waiting]
   return {
     ...around,
@@ -80,7 +83,8 @@ export function* problemFacts(tx: Transaction, query: ProblemQuery): Query<Probl
     to,
     now: tx.now,
     isPartial:
-      parts.some(({isPartial}) => isPartial) || jobs.length > JOBS_MAX || lost.length > JOBS_MAX,
+      parts.some(({isPartial}) => isPartial) ||
+      new Set(ofNodes.map(({jobId}) => jobId)).size > DEFINITIONS_MAX,
     notRun: rows,
     openSpans: new Set(spans.rows.map(({group}) => group)),
     failed: failed.rows,
@@ -93,13 +97,11 @@ export function* problemFacts(tx: Transaction, query: ProblemQuery): Query<Probl
     late,
     later,
     specs,
-    keptFrom: yield* keptFrom(jobs, from, query.keepLaunches),
+    keptFrom: kept,
   }
 }
 
 const OF_NODES = /^(no_target|behind|waits_for_node)\b/
-const NONE = {rows: [], isPartial: false} as const
-const NO_WAITS = {pending: [], queued: [], running: [], due: [], isPartial: false} as const
 
 type Surroundings = Pick<
   ProblemFacts,
@@ -153,28 +155,30 @@ function* notRunRows(
   tx: Transaction,
   query: ProblemQuery,
   {from, to}: Range,
+  hidden: HiddenJobs,
 ): Query<Rows<LaunchRecord>> {
   const conditions = [
     condition('l.planned_count > 0 AND l.stored_at <= ?', to),
-    ...ofJobs(tx, 'l', query),
+    ...visibleRows(tx, 'l', query, hidden),
     ...query.metadata.map((filter) => hasMetadata(filter)),
   ]
   const list = {where: NOT_RUN, key: ['l.decided_at', 'l.group_id'], range: upTo(from)}
-  return yield* launchRows(list, conditions)
+  return yield* launchRows(list, conditions, hidden)
 }
 
 function* failedRows(
   tx: Transaction,
   query: ProblemQuery,
   {from, to}: Range,
+  hidden: HiddenJobs,
 ): Query<Rows<LaunchRecord>> {
   const conditions = [
     condition('l.closed_at <= ?', to),
-    ...ofJobs(tx, 'l', query),
+    ...visibleRows(tx, 'l', query, hidden),
     ...query.metadata.map((filter) => hasMetadata(filter)),
   ]
   const list = {where: ENDED_BADLY, key: ['l.closed_at', 'l.group_id'], range: upTo(from)}
-  return yield* launchRows(list, conditions)
+  return yield* launchRows(list, conditions, hidden)
 }
 
 function* launchRows(
@@ -184,46 +188,21 @@ function* launchRows(
     readonly range: ReturnType<typeof upTo>
   },
   conditions: readonly Condition[],
+  hidden: HiddenJobs,
 ): Query<Rows<LaunchRecord>> {
   const {items, next} = yield* keysetPage<LaunchRow>(
     {
       columns: LAUNCH_COLUMNS,
       from: 'launches l',
       ...list,
-      filter: {...allOf(conditions), visitedMax: ROWS_MAX},
+      filter: {...allOf(conditions), visitedMax: VISITED_MAX},
       order: 'desc',
     },
     {after: null, limit: ROWS_MAX},
   )
-  return {rows: items.map(launchOf), isPartial: next !== null}
-}
-
-/** Spans of disabled jobs that have not ended, counted from the begin of the range. */
-function* openSpans(
-  tx: Transaction,
-  query: ProblemQuery,
-  {from}: Range,
-): Query<Rows<LaunchRecord>> {
-  const {where, values} = allOf(isOfJobs(query))
-  const jobs = yield* all<{id: number}>(
-    `SELECT j.id FROM jobs j WHERE j.disabled = 1 AND j.deleted_at IS NULL AND ${where}
-      ORDER BY j.id DESC LIMIT ?`,
-    [...values, DISABLED_MAX + 1],
-  )
-  const found = yield* oneEach<LaunchRow>(
-    `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE job_id = ? AND cause = 'schedule'
-      AND planned_count = 0 ORDER BY scheduled_at DESC LIMIT 1`,
-    jobs.slice(0, DISABLED_MAX).map(({id}) => [id]),
-  )
-  const rows = found.flatMap((row) => {
-    if (row === null) return []
-    const launch = launchOf(row)
-    return [{...launch, scheduledAt: Math.max(launch.scheduledAt, from)}]
-  })
-  const counted = yield* countOpenSpans(tx, rows)
   return {
-    rows: counted.filter(({count}) => count > 0),
-    isPartial: jobs.length > DISABLED_MAX,
+    rows: items.map(launchOf).filter((row) => isVisible(hidden, row)),
+    isPartial: next !== null,
   }
 }
 
@@ -239,27 +218,36 @@ function* lateRows(
     ...ofJobs(tx, 'l', query),
     ...query.metadata.map((filter) => hasMetadata(filter)),
   ])
-  const rows = new Map<number, LaunchRow>()
   const over = events.filter(({kind, until}) => HOLDS_DECISIONS.has(kind) && until !== null)
-  for (const {at, until} of over.slice(0, SPANS_MAX)) {
-    const first = yield* firstRecorded(until!)
-    const found = yield* all<LaunchRow>(
-      `SELECT ${LAUNCH_COLUMNS} FROM launches l WHERE l.group_id >= ? AND l.group_id < ?
-        AND l.cause = 'schedule' AND l.decision = 'launched' AND l.scheduled_at >= ?
-        AND l.scheduled_at < ? AND ${where} ORDER BY l.group_id`,
-      [first, first + AFTER_SPAN_MAX, at, until, ...values],
-    )
-    for (const row of found) rows.set(row.group_id, row)
-  }
+  const found = yield* together(
+    ...over.slice(0, SPANS_MAX).map(({at, until}) => rowsAfter({at, until: until!}, where, values)),
+  )
+  const rows = new Map(found.flat().map((row) => [row.group_id, row]))
   return [...rows.values()].map(launchOf)
 }
 
+function* rowsAfter(
+  {at, until}: {readonly at: number; readonly until: number},
+  where: string,
+  values: Values,
+): Query<LaunchRow[]> {
+  const first = yield* firstRecorded(until)
+  return yield* all<LaunchRow>(
+    `SELECT ${LAUNCH_COLUMNS} FROM launches l WHERE l.group_id >= ? AND l.group_id < ?
+      AND l.cause = 'schedule' AND l.decision = 'launched' AND l.scheduled_at >= ?
+      AND l.scheduled_at < ? AND ${where} ORDER BY l.group_id`,
+    [first, first + AFTER_SPAN_MAX, at, until, ...values],
+  )
+}
+
 function* launchEnds(groups: readonly number[]): Query<ProblemFacts['endsOf']> {
-  const rows = yield* each<Pick<LaunchRow, 'group_id' | 'open' | 'launch_status'>>(
-    `SELECT group_id, open, launch_status FROM launches WHERE group_id = ?`,
+  const rows = yield* each<Pick<LaunchRow, 'group_id' | 'open' | 'launch_status' | 'closed_at'>>(
+    `SELECT group_id, open, launch_status, closed_at FROM launches WHERE group_id = ?`,
     groups.map((group) => [group]),
   )
   return new Map(
-    rows.flat().map((row) => [row.group_id, {open: row.open === 1, status: row.launch_status}]),
+    rows.flat().map(({group_id: group, open, launch_status: status, closed_at: closedAt}) => {
+      return [group, {open: open === 1, status, closedAt}]
+    }),
   )
 }
