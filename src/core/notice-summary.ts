@@ -3,6 +3,7 @@ import type {Incident} from './notice-incidents.ts'
 import type {Reason} from './launch-reasons.ts'
 import type {MessageKind} from './notice-message.ts'
 import type {Condition} from './notice-rule.ts'
+import {CLUSTER_SUBJECT} from './notice-sweeps.ts'
 
 /** Jobs by name in a summary; the others are counted. */
 const NAMES_MAX = 3
@@ -60,7 +61,7 @@ export function summaryOf(
   dependents = 0,
 ): string {
   const state = STATES[kind]
-  if (state !== undefined) return `${namesOf(incidents)}: ${state}`
+  if (state !== undefined) return `${namesOf(incidents.map(byCause))}: ${state}`
   const open = incidents.filter((incident) => incident.state === 'open')
   const over = incidents.filter((incident) => incident.state !== 'open')
   const below =
@@ -72,6 +73,14 @@ export function summaryOf(
     ...below,
     ...(over.length === 0 ? [] : [`over: ${namesOf(over)}`]),
   ].join('; ')
+}
+
+/** The cluster has many conditions: "cluster: over" says nothing of which. */
+function byCause(incident: Incident): Incident {
+  const cause = causeWords(incident.cause)
+  return incident.subject === CLUSTER_SUBJECT && cause !== ''
+    ? {...incident, subject: cause}
+    : incident
 }
 
 function causesOf(incidents: readonly Incident[]): readonly string[] {

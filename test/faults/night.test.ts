@@ -350,6 +350,8 @@ async function noticesOfTheNight(night: Night): Promise<void> {
   const ids = messages.filter(({repeat}) => !repeat).map(({id}) => id)
   assert.equal(new Set(ids).size, ids.length, 'a repetition has the id of its message')
   for (const {id, repeat} of messages) assert(!repeat || ids.includes(id), id)
+  const summaries = messages.map(({summary}) => String(summary))
+  assert(summaries.includes('the store cannot be written: over'), summaries.join('\n'))
   const told = (kind: string, key: string) => {
     const [{sentences, advice}] = incidents(night, kind, key)
     return [...sentences, advice].join(' ')
