@@ -181,14 +181,14 @@ export function noticeCases(when: Case): void {
         told['rule/a/disabled']!.advice,
         'Enable the job: then it runs as planned. Try: belfry jobs enable a',
       )
-      await scene.store.deleteJob('a')
+      await scene.store.deleteJob('a', undefined, alice)
       scene.advance(MINUTE)
       await evaluate(scene)
       const closed = (await claim(scene)).flatMap(({message: {incidents}}) => incidents)
       const deleted = closed.filter(({key}) => key === 'rule/a/deleted')
       assert.deepEqual(
         deleted.map(({sentences}) => sentences),
-        [['The job was deleted.']],
+        [['alice deleted it from 192.0.2.7.']],
       )
     },
   )
