@@ -1,4 +1,5 @@
 /** Nodes: membership, heartbeats, claiming, output, finishing. Agents call `NodeStore` over the wire. */
+import type {TokenRefusal} from '../core/access/agent-token.ts'
 import type {Actor} from '../core/audit.ts'
 import type {ExecutionClaim, ExecutionKey, ExecutionRecord, FinalStatus} from '../core/execution.ts'
 import type {FinishOutcome, ReportedEnd} from '../core/end-requests.ts'
@@ -11,7 +12,7 @@ import type {
   SchedulingChange,
   StoredOnly,
 } from '../core/node.ts'
-import type {TokenRefusal, TokenUse} from './token-store.ts'
+import type {TokenUse} from './token-store.ts'
 
 export interface JoinRequest {
   readonly member: Omit<MemberRecord, StoredOnly>

@@ -1,6 +1,12 @@
 /** Tokens and policies. A token is stored without its secret, which only its owner has. */
 import type {Actor} from '../core/audit.ts'
-import type {AgentGrant, AgentLimits, BoundNode} from '../core/access/agent-token.ts'
+import type {
+  AgentGrant,
+  AgentLimits,
+  IssueRefusal,
+  TokenClaimant,
+  TokenRefusal,
+} from '../core/access/agent-token.ts'
 import type {Principal, TokenKind} from '../core/access/authorization.ts'
 
 export interface Policy {
@@ -75,39 +81,16 @@ export type CreateTokenResult =
   | {readonly kind: 'full'}
 
 /** A node that uses a token for agents. */
-export interface TokenUse {
+export interface TokenUse extends TokenClaimant {
   readonly accessor: string
-  readonly node: BoundNode
   readonly actor: Actor
-  /** The node may have the name of another member that is silent: the token was made for this name. */
-  readonly mayReplace: boolean
 }
-
-/**
- * Why a node may not use a token for agents.
- *
- * `revoked`: there is no such token, or it has expired.
- * `other_node`: the token is bound to that node.
- * `other_token`: that token is bound to the node, or to another node of its name.
- * `held`: that member has the name.
- */
-export type TokenRefusal =
-  | {readonly why: 'revoked'}
-  | {readonly why: 'other_node'; readonly node: BoundNode}
-  | {readonly why: 'other_token'; readonly token: string}
-  | {readonly why: 'held'; readonly by: string}
 
 /** A join token gives an agent its own token, which is bound to its node. */
 export interface TokenIssue extends TokenUse {
   /** Identity of the new token. The accessor of `TokenUse` is that of the join token. */
   readonly issued: {readonly accessor: string; readonly digest: string}
 }
-
-/**
- * `used_up`: as many agents have joined with it as can. `full`: there are as many tokens as can be.
- * `not_new`: the digest is that of another token or session.
- */
-export type IssueRefusal = TokenRefusal | {readonly why: 'used_up' | 'full' | 'not_new'}
 
 /** Rights of a session, and its owner. */
 export type SessionOwner =

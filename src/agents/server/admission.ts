@@ -3,7 +3,7 @@
  * agent and a text for operators. The hub holds the connections.
  */
 import type {Limits} from '../../config/limits.ts'
-import {exceededLimit, namesExactly} from '../../core/access/agent-token.ts'
+import {exceededLimit, type IssueRefusal, namesExactly} from '../../core/access/agent-token.ts'
 import {actorOf} from '../../core/audit.ts'
 import type {Principal} from '../../core/access/authorization.ts'
 import {systemTags} from '../../core/node.ts'
@@ -12,7 +12,7 @@ import {replacedSentence} from '../../node/membership.ts'
 import type {BeatReply, Heartbeat, JoinRequest} from '../../ports/node-store.ts'
 import type {Clock, Random} from '../../ports/runtime.ts'
 import type {Store} from '../../ports/store.ts'
-import type {IssueRefusal, TokenUse} from '../../ports/token-store.ts'
+import type {TokenUse} from '../../ports/token-store.ts'
 import {type HelloMessage, PROTOCOL, type RefusalKind} from '../protocol.ts'
 
 export interface Refusal {

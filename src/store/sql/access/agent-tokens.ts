@@ -3,8 +3,16 @@
  * a token of its own. A change counts the revision up and then looks again: its row makes changes follow each
  * other, so that no identity and no name gets two tokens.
  */
+import {
+  decideIssue,
+  decideUse,
+  holderRefusal,
+  type IssueRefusal,
+  type NodeHolder,
+  type TokenRefusal,
+} from '../../../core/access/agent-token.ts'
 import {TOKENS_MAX} from '../../../core/access/authorization.ts'
-import type {IssueRefusal, TokenIssue, TokenRefusal, TokenUse} from '../../../ports/token-store.ts'
+import type {TokenIssue, TokenUse} from '../../../ports/token-store.ts'
 import {recordChange} from './audit.ts'
 import {all, one, type Query, type Transaction} from '../query.ts'
 import {countUp, deleteOldTokens, TOKEN_COLUMNS, type TokenRow} from './tokens.ts'
@@ -41,14 +49,13 @@ export function* bindToken(tx: Transaction, use: TokenUse): Query<TokenRefusal |
 
 /** `null` = the token is bound to this node; `free` = it is not bound, and may be. */
 function* findUse(tx: Transaction, use: TokenUse): Query<TokenRefusal | 'free' | null> {
-  const {accessor, node} = use
-  const row = yield* validToken(tx, accessor, 'agent')
+  const row = yield* validToken(tx, use.accessor, 'agent')
   if (row === null) return {why: 'revoked'}
   const {bound_node_id: id, bound_node_name: name} = row
-  if (id !== null && name !== null)
-    return id === node.id && name === node.name ? null : {why: 'other_node', node: {id, name}}
-  // Tokens of one name replace each other.
-  return (yield* holderOf(tx, use, row.name)) ?? 'free'
+  const decision = decideUse(id === null || name === null ? null : {id, name}, use.node)
+  if (decision === 'bound') return null
+  if (decision !== 'unbound') return decision
+  return holderRefusal(use, yield* nodeHolders(tx, use), row.name) ?? 'free'
 }
 
 function* validToken(
@@ -63,27 +70,18 @@ function* validToken(
   )
 }
 
-/**
- * Refusal if another token has the identity or the name of the node; tokens of the name `replaced` do not
- * count.
- */
-function* holderOf(
-  tx: Transaction,
-  {node, mayReplace}: TokenUse,
-  replaced: string,
-): Query<TokenRefusal | null> {
-  const other = yield* one<{name: string}>(
-    `SELECT name FROM tokens WHERE (bound_node_id = ? OR bound_node_name = ?)
-      AND name <> ? AND (expires_at IS NULL OR expires_at > ?) ORDER BY name LIMIT 1`,
-    [node.id, mayReplace ? null : node.name, replaced, tx.now],
+/** Tokens and members that have the id or the name of the node. */
+function* nodeHolders(tx: Transaction, {node: {id, name}}: TokenUse): Query<readonly NodeHolder[]> {
+  const rows = yield* all<Omit<NodeHolder, 'node'> & {node_id: string; node_name: string}>(
+    `SELECT 'token' AS kind, name AS holder, bound_node_id AS node_id, bound_node_name AS node_name
+      FROM tokens WHERE (bound_node_id = ? OR bound_node_name = ?)
+      AND (expires_at IS NULL OR expires_at > ?)
+      UNION ALL SELECT 'member', id, id, name FROM members WHERE name = ? ORDER BY holder`,
+    [id, name, tx.now, name],
   )
-  if (other !== null) return {why: 'other_token', token: other.name}
-  if (mayReplace) return null
-  const holder = yield* one<{id: string}>(
-    `SELECT id FROM members WHERE name = ? AND id <> ? LIMIT 1`,
-    [node.name, node.id],
-  )
-  return holder === null ? null : {why: 'held', by: holder.id}
+  return rows.map((row) => {
+    return {kind: row.kind, holder: row.holder, node: {id: row.node_id, name: row.node_name}}
+  })
 }
 
 export function* issueToken(tx: Transaction, issue: TokenIssue): Query<IssueRefusal | null> {
@@ -124,16 +122,15 @@ function* findIssue(tx: Transaction, issue: TokenIssue): Query<IssueRefusal | To
   const {accessor, node, issued} = issue
   const row = yield* validToken(tx, accessor, 'join')
   if (row === null) return {why: 'revoked'}
-  const earlier = yield* one(
-    `SELECT accessor FROM tokens WHERE issued_by = ? AND digest = ? AND bound_node_id = ?`,
-    [accessor, issued.digest, node.id],
+  const same = yield* one<{issued_by: string | null; bound_node_id: string | null}>(
+    `SELECT issued_by, bound_node_id FROM tokens WHERE digest = ?`,
+    [issued.digest],
   )
-  if (earlier !== null) return null
-  // The agent need not have the secret of the digest that it sent: a second row would disable the first.
-  const taken = yield* one(`SELECT accessor FROM tokens WHERE digest = ?`, [issued.digest])
-  if (taken !== null) return {why: 'not_new'}
-  if (row.uses_left === null || row.uses_left < 1) return {why: 'used_up'}
+  const sameDigest = same && {issuedBy: same.issued_by, nodeId: same.bound_node_id}
+  const decision = decideIssue({accessor, usesLeft: row.uses_left}, sameDigest, node.id)
+  if (decision === 'issued') return null
+  if (decision !== 'open') return decision
   // Another holder of this join token must not get the identity of an agent that joined with it: no token
   // is replaced, and none has an empty name.
-  return (yield* holderOf(tx, issue, '')) ?? row
+  return holderRefusal(issue, yield* nodeHolders(tx, issue), '') ?? row
 }
