@@ -3,9 +3,10 @@
  * inside the store's transaction with the launch and then the job locked. Otherwise two nodes that
  * finish together could each believe that the other still runs.
  */
+import {reasonText} from './launch-reasons.ts'
 import {backoffMs} from '../lib/backoff.ts'
 import type {ExecutionRecord, FinalStatus} from './execution.ts'
-import type {JobCounters, JobStatus} from './job.ts'
+import type {JobCounters, JobSpec, JobStatus} from './job.ts'
 import type {LaunchRecord, LaunchStatus} from './launch-record.ts'
 import type {MemberRecord} from './node.ts'
 
@@ -291,4 +292,14 @@ export function retryDelayMs(attempt: number, jitter: number): number {
 /** Cancels are intended and successes need no retry; every other end is retried. */
 export function isRetried(status: FinalStatus): boolean {
   return status === 'failed' || status === 'timed_out' || status === 'lost'
+}
+
+/** Quarantine of a job whose launch killed nodes: its definition, and what launch row and audit log say. */
+export function quarantine(spec: JobSpec, group: number) {
+  const sentence = `nodes died while executing launch ${group}; the job was disabled`
+  return {
+    spec: {...spec, disabled: true},
+    reason: reasonText('quarantined', sentence),
+    detail: 'disabled: its launches kill nodes',
+  }
 }

@@ -2,6 +2,7 @@
  * Secrets of jobs: names, limits, and references. `${secret:NAME}` in a parameter of an executor stands for a
  * value that only the node gets, with its claim. Pure; how values are stored and redacted is elsewhere.
  */
+import {isFull} from './bounds.ts'
 import type {JobSpec, StringMap} from './job.ts'
 
 /** Excludes `.` and `..`: clients resolve them in a path. */
@@ -47,7 +48,7 @@ export function refuseSecret(
   {total, usedKeyId}: {readonly total: number; readonly usedKeyId: string},
 ): 'other_key' | 'full' | null {
   if (total > 0 && usedKeyId !== keyId) return 'other_key'
-  return isNew && total >= SECRETS_MAX ? 'full' : null
+  return isFull(total, SECRETS_MAX, isNew) ? 'full' : null
 }
 
 /** Path of a secret, as policies name it. */

@@ -3,6 +3,7 @@
  * by a notification, and by a look at the revision every two seconds. While the store is away, what was known
  * stays valid for a while. Also ends what is open (streams, agent links) when its token no longer allows it.
  */
+import {sessionExpiry} from '../core/access/session.ts'
 import {hash} from 'node:crypto'
 import {NO_RULES, type Principal, TOKEN_KINDS} from '../core/access/authorization.ts'
 import {DomainError} from '../core/errors.ts'
@@ -193,8 +194,7 @@ export class AccessTable implements Service {
     if (now - this.#confirmedAt > STALE_MAX_MS) return 'stale'
     if (!isUse) return known.principal
     this.#lastUses.set(known.principal.accessor, now)
-    if (known.session !== null)
-      known.expiresAt = Math.min(now + known.session.idleMs, known.session.endsAt)
+    if (known.session !== null) known.expiresAt = sessionExpiry(now, known.session)
     return known.principal
   }
 

@@ -12,11 +12,12 @@ import {
   launchStatus,
   type Outage,
   outageOf,
+  quarantine,
   reportedTimes,
   type FinishInput,
   wasCancelled,
 } from '../../src/core/finish.ts'
-import {aLaunch, aNode, anExecution, NOON} from '../support/fixtures.ts'
+import {aJob, aLaunch, aNode, anExecution, NOON} from '../support/fixtures.ts'
 
 function decide(status: FinalStatus, changes: Partial<FinishInput> = {}) {
   return decideFinish({
@@ -320,5 +321,15 @@ describe('the release of a claim', () => {
   it('does not repeat an attempt whose retries were ended', () => {
     assert.equal(isReleasable({...running, attempt: 2}, {retriesEnded: true}), false)
     assert.equal(isReleasable({...running, attempt: 1}, {retriesEnded: true}), true)
+  })
+})
+
+describe('quarantine', () => {
+  it('disables the job and names the launch that killed nodes', () => {
+    const {spec} = aJob()
+    const decided = quarantine(spec, 7)
+    assert.deepEqual(decided.spec, {...spec, disabled: true})
+    const sentence = 'nodes died while executing launch 7; the job was disabled'
+    assert.equal(decided.reason, `quarantined: ${sentence}`)
   })
 })

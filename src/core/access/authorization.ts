@@ -4,6 +4,7 @@
  * most specific matching globs decide, over all policies of the token: `deny` among them denies, else their
  * capabilities add up.
  */
+import {isFull} from '../bounds.ts'
 import type {AgentGrant} from './agent-token.ts'
 import {type Glob, compileGlob, matchesGlob, matchesText, namePatterns} from './glob.ts'
 import type {JobSpec, StringMap} from '../job.ts'
@@ -26,6 +27,19 @@ export type TokenKind = (typeof TOKEN_KINDS)[number]
 
 /** Each server holds all tokens in memory. */
 export const TOKENS_MAX = 10_000
+
+/**
+ * Why a token cannot be created; `null` = it can. `total` are stored, `managing` of them are management
+ * tokens in force. `isFirst`: it must be the first that manages.
+ */
+export function refuseToken(
+  isFirst: boolean | undefined,
+  {total, managing}: {readonly total: number; readonly managing: number},
+): 'not_first' | 'full' | null {
+  if (isFirst === true && managing > 0) return 'not_first'
+  return isFull(total, TOKENS_MAX) ? 'full' : null
+}
+
 /** Policies of a token. Bounds the work of a list. */
 export const POLICIES_OF_TOKEN_MAX = 16
 export const TOKEN_NAME = /^[\p{L}\p{N}](?:[\p{L}\p{N} ._@-]{0,126}[\p{L}\p{N}._-])?$/u

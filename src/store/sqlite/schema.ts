@@ -2,6 +2,7 @@
  * Migrates a SQLite file to this version's schema. Refuses files that are foreign, newer or damaged. Lists
  * the tables and columns of a store from the file itself, so that a copy misses none.
  */
+import type {Place} from '../../core/copied-store.ts'
 import {statSync} from 'node:fs'
 import {vacateLease} from '../sql/cluster/lease.ts'
 import {type Migration, MIGRATIONS, whyTooNew} from '../sql/migrations.ts'
@@ -15,7 +16,6 @@ import {
   MARK_COUNT,
   metaValue,
   detectCopiedStore,
-  type Place,
   putMeta,
 } from '../sql/cluster/settings.ts'
 import {type Connection, sqliteDialect} from './connection.ts'

@@ -3,6 +3,7 @@
  * a token of its own. A change counts the revision up and then looks again: its row makes changes follow each
  * other, so that no identity and no name gets two tokens.
  */
+import {isFull} from '../../../core/bounds.ts'
 import {
   decideIssue,
   decideUse,
@@ -94,7 +95,7 @@ export function* issueToken(tx: Transaction, issue: TokenIssue): Query<IssueRefu
   const counted = yield* one<{total: number}>(
     `SELECT count(*) AS total FROM tokens WHERE session_of IS NULL`,
   )
-  if (counted!.total >= TOKENS_MAX) return {why: 'full'}
+  if (isFull(counted!.total, TOKENS_MAX)) return {why: 'full'}
   const {accessor, issued, node, actor} = issue
   const name = `${again.name} ${node.name}`.slice(0, TOKEN_NAME_LENGTH_MAX)
   yield* all(

@@ -2,6 +2,7 @@
  * Sessions of browsers: short-lived rows of `tokens`, so that all that holds for tokens holds for them. They
  * are not listed as tokens and do not count as such.
  */
+import {sessionEnd, sessionExpiry} from '../../../core/access/session.ts'
 import type {Actor} from '../../../core/audit.ts'
 import type {NewSession, SessionOwner, TokenRecord} from '../../../ports/token-store.ts'
 import {recordChange} from './audit.ts'
@@ -39,8 +40,8 @@ export function* createSession(
   const of = owner.kind === 'token' ? owner.accessor : owner.name
   yield* makeRoom(tx, of)
   const {name, kind, policies} = source
-  const endsAt = Math.min(tx.now + maxMs, source.expiresAt ?? Infinity)
-  const expiresAt = Math.min(tx.now + idleMs, endsAt)
+  const endsAt = sessionEnd(tx.now, maxMs, source.expiresAt)
+  const expiresAt = sessionExpiry(tx.now, {idleMs, endsAt})
   yield* all(
     `INSERT INTO tokens
       (accessor, digest, name, kind, policies, created_at, expires_at, session_of, idle_ms, ends_at)

@@ -2,6 +2,7 @@
  * Tokens and policies. Each change counts the revision up first: its row makes changes of several servers
  * follow each other, and servers notice a change by it.
  */
+import {isFull} from '../../../core/bounds.ts'
 import type {Actor} from '../../../core/audit.ts'
 import {
   type AgentGrant,
@@ -9,7 +10,7 @@ import {
   NO_AGENT_LIMITS,
   readAgentLimits,
 } from '../../../core/access/agent-token.ts'
-import {type TokenKind, TOKENS_MAX} from '../../../core/access/authorization.ts'
+import {refuseToken, type TokenKind} from '../../../core/access/authorization.ts'
 import {POLICIES_MAX} from '../../../core/access/policy.ts'
 import {assert} from '../../../lib/assert.ts'
 import type {
@@ -141,9 +142,8 @@ export function* createToken(
       FROM tokens WHERE session_of IS NULL`,
     [tx.now],
   )
-  const {total, managing} = counted!
-  if (created.isFirst && managing > 0) return {kind: 'not_first'}
-  if (total >= TOKENS_MAX) return {kind: 'full'}
+  const refusal = refuseToken(created.isFirst, counted!)
+  if (refusal !== null) return {kind: refusal}
   yield* putMeta(HAS_HAD_TOKENS, 'true')
   const {accessor, digest, name, kind, policies: named, expiresAt, limits, uses = null} = created
   yield* all(
@@ -207,7 +207,7 @@ export function* deleteToken(
 export function* recordTokenUse(tx: Transaction, uses: readonly RecordedUse[]): Query<void> {
   const inOrder = uses.toSorted((a, b) => (a.accessor < b.accessor ? -1 : 1))
   yield* sendEach(
-    // Another server may have recorded a later use.
+    // `sessionExpiry` in SQL: another server may have recorded a later use, and only the row knows its end.
     `UPDATE tokens SET last_used_at = ?, expires_at = CASE WHEN session_of IS NULL THEN expires_at
       WHEN ? + idle_ms < ends_at THEN ? + idle_ms ELSE ends_at END
       WHERE accessor = ? AND (last_used_at IS NULL OR last_used_at < ?)`,
@@ -224,7 +224,7 @@ export function* putPolicy(tx: Transaction, {name, rules}: Policy, actor?: Actor
     `SELECT count(*) AS others FROM policies WHERE name <> ?`,
     [name],
   )
-  if (counted!.others >= POLICIES_MAX) return false
+  if (isFull(counted!.others, POLICIES_MAX)) return false
   const known = yield* policy(tx, name)
   if (known?.rules === rules) return true
   yield* all(

@@ -1,5 +1,6 @@
 /** Settings of the whole store: the pause switch, the time zone, its identity. */
 import type {Actor} from '../../../core/audit.ts'
+import {isCopiedStore, type Place} from '../../../core/copied-store.ts'
 import type {ZoneChange} from '../../../core/next-time.ts'
 import type {PausedSinceRestore} from '../../../ports/job-store.ts'
 import {recordChange} from '../access/audit.ts'
@@ -25,20 +26,6 @@ export function* pausedSinceRestore(_tx: Transaction): Query<PausedSinceRestore 
   return (yield* metaValue(FIRING_PAUSED)) as PausedSinceRestore | null
 }
 
-/** Place of the tables of a store, to notice that it was put back from a copy. */
-export interface Place {
-  readonly engine: 'sqlite' | 'postgres'
-  /** Differs between a store and its copy; `null` = unknown. */
-  readonly id: string | null
-  /** The store was changed from outside at this time, or not at all: then it is no copy. */
-  readonly changedAt: number | null
-  /** Creation of its file; `null` = unknown. A file created after its last write is a copy. */
-  readonly createdAt: number | null
-}
-
-/** Heartbeats are stored every 2 s. Files change a little later than the clock was read. */
-const LAST_SIGN_MS = 10_000
-
 /** Stores the place. True if it has changed: the store is a copy that was put back. */
 export function* detectCopiedStore({engine, id, changedAt, createdAt}: Place): Query<boolean> {
   if (id === null) return false
@@ -50,10 +37,8 @@ export function* detectCopiedStore({engine, id, changedAt, createdAt}: Place): Q
   const last = yield* one<{at: number | null; started_at: number | null}>(
     `SELECT max(heartbeat_at) AS at, max(started_at) AS started_at FROM members`,
   )
-  const isUnchanged = changedAt !== null && changedAt <= (last?.at ?? 0) + LAST_SIGN_MS
-  // A copy of a store that is open was last written a moment before.
-  const isYounger = createdAt !== null && createdAt > (last?.started_at ?? Infinity)
-  return !isUnchanged || isYounger
+  const {at, started_at: startedAt} = last!
+  return isCopiedStore({changedAt, createdAt}, {heartbeatAt: at, startedAt})
 }
 
 export function* setPaused(tx: Transaction, value: boolean, actor?: Actor): Query<void> {

@@ -4,7 +4,7 @@
  */
 import {replacedBy} from '../../../core/audit.ts'
 import type {JobStatus} from '../../../core/job.ts'
-import {reasonText} from '../../../core/launch-reasons.ts'
+import {quarantine} from '../../../core/finish.ts'
 import {planDefinition} from '../../../core/next-time.ts'
 import {assert} from '../../../lib/assert.ts'
 import {recordChange} from '../access/audit.ts'
@@ -366,7 +366,7 @@ export function* writeFinishBatch(tx: Transaction, {batch, scopes}: LoadedBatch)
   for (const job of jobs) {
     if (job.keptGroup !== null)
       yield* softDelete(tx, job.id, {why: 'ephemeral', keptGroup: job.keptGroup})
-    else if (job.quarantinedBy !== null) yield* quarantine(tx, job, job.quarantinedBy, scopes)
+    else if (job.quarantinedBy !== null) yield* writeQuarantine(tx, job, job.quarantinedBy, scopes)
   }
   // Last, so that the row of today, which every server writes, is locked only for the commit.
   yield* countDays(batch)
@@ -414,7 +414,7 @@ function* countDays(batch: FinishBatch): Query<void> {
 }
 
 /** Disables a job whose launches keep killing nodes, as an edit would, and adds a launch row that says so. */
-function* quarantine(
+function* writeQuarantine(
   tx: Transaction,
   {id, name}: BatchJob,
   group: number,
@@ -422,23 +422,22 @@ function* quarantine(
 ): Query<void> {
   const [job] = yield* loadJobs([id])
   assert(job !== null && job !== undefined, `${name} is locked and live`)
-  const spec = {...job.spec, disabled: true}
+  const {spec, reason, detail} = quarantine(job.spec, group)
   const {zone, changes} = yield* zoning()
   const change = planDefinition(job, spec, tx.now, zone, false, changes)
   yield* applyChanges(tx, [{existing: job, spec, change}], scopes)
   const [number] = yield* tx.dialect.takeNumbers('launch', 1)
-  const sentence = `nodes died while executing launch ${group}; the job was disabled`
   yield* recordChange(tx, {
     action: 'job.toggle',
     targetType: 'job',
     target: name,
-    detail: 'disabled: its launches kill nodes',
+    detail,
     ...replacedBy(job, change.revision),
   })
   const row = newLaunch({id, name}, number!, tx.now, {
     cause: 'manual',
     decision: 'skipped',
-    reason: reasonText('quarantined', sentence),
+    reason,
     scheduledAt: tx.now,
     decidedAt: tx.now,
   })

@@ -2,6 +2,7 @@
  * Channels of notices. The row of `meta` that counts their changes makes changes of several servers follow
  * each other, so that the limit holds. The secret of a channel changes in the same transaction.
  */
+import {isFull} from '../../../core/bounds.ts'
 import {type Actor, BELFRY} from '../../../core/audit.ts'
 import {
   type ChannelConfig,
@@ -89,7 +90,7 @@ export function* putChannel(
   yield* lockChannels()
   const before = yield* channel(tx, name)
   const counted = yield* one<{total: number}>(`SELECT count(*) AS total FROM notice_channels`)
-  if (before === null && counted!.total >= CHANNELS_MAX) return {kind: 'full'}
+  if (isFull(counted!.total, CHANNELS_MAX, before === null)) return {kind: 'full'}
   const rules = pingsCluster({config}) ? yield* rulesOver(name) : []
   if (rules.length > 0) return {kind: 'in_use', rules}
   if (secret !== null) {

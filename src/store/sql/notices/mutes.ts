@@ -1,6 +1,7 @@
 /**
  * Mutes of notices. A mute that ended stays for a day: a late evaluation still sends what it held.
  */
+import {isFull} from '../../../core/bounds.ts'
 import {type Actor, BELFRY} from '../../../core/audit.ts'
 import {MUTE_MAX_MS, MUTES_MAX} from '../../../core/notice-mute.ts'
 import type {MuteRecord, MuteRequest, MuteResult} from '../../../ports/notice-store.ts'
@@ -54,7 +55,7 @@ export function* muteNotices(
     `SELECT count(*) AS in_force FROM notice_mutes WHERE muted_until > ?`,
     [tx.now],
   )
-  if (counted!.in_force >= MUTES_MAX) return {kind: 'full'}
+  if (isFull(counted!.in_force, MUTES_MAX)) return {kind: 'full'}
   const row = yield* one<MuteRow>(
     `INSERT INTO notice_mutes (mute_rule, jobs_glob, mute_reason, muted_at, muted_by, muted_until)
       VALUES (?, ?, ?, ?, ?, ?) RETURNING ${COLUMNS}`,

@@ -1,4 +1,5 @@
 /** Rules of notices. Each change writes the scopes that transactions read, so that it acts at once. */
+import {isFull} from '../../../core/bounds.ts'
 import {type Actor, BELFRY} from '../../../core/audit.ts'
 import type {TokenKind} from '../../../core/access/authorization.ts'
 import {pingsCluster} from '../../../core/notice-channel.ts'
@@ -66,7 +67,7 @@ export function* putRule(
     [name],
   )
   const {total, same} = counted!
-  if (same === 0 && total >= RULES_MAX) return {kind: 'full'}
+  if (isFull(total, RULES_MAX, same === 0)) return {kind: 'full'}
   yield* all(
     `INSERT INTO notice_rules (${COLUMNS}) VALUES (?, ?, 1, ?, ?, ?, ?)
       ON CONFLICT (rule_name) DO UPDATE SET rule_definition = excluded.rule_definition,
