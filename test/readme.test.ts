@@ -80,9 +80,9 @@ test('the quick start of the README works', async (t) => {
 
 test('the commands of the tutorial work', async (t) => {
   const blocks = blocksOf(readFileSync(join(ROOT, 'docs', 'tutorial.md'), 'utf8'))
-  assert.equal(blocks.length, 12)
+  assert.equal(blocks.length, 13)
   const [create, manual, lists, output, next, mistake, flaky, retried, ...others] = blocks
-  const [channel, broken, remove, labels] = others
+  const [channel, broken, incidents, remove, labels] = others
   const {url} = await aServer(t)
   const finished = await subscribe(t, url)
   // The tutorial writes files where it runs.
@@ -103,11 +103,12 @@ test('the commands of the tutorial work', async (t) => {
     await run(here, url, cwd),
     /^channel webhook: test message accepted \(200: accepted\)/,
   )
-  assert.match(await run(broken!, url, cwd), /broken failed: exit code 1 +open /)
+  await run(broken!, url, cwd)
   const summaries = () => receiver.received.map(({body}) => String(JSON.parse(body).summary))
   await until('the recovery arrives', () => summaries().length > 2)
   const expected = ['the channel webhook works', 'broken failed: exit code 1', 'broken: over']
   assert.deepEqual(summaries(), expected)
+  assert.match(await run(incidents!, url, cwd), /broken failed: exit code 1 +closed /)
   await run(remove!, url, cwd)
   assert.deepEqual(await (await fetch(`${url}/v1/jobs`)).json(), [])
   assert.equal(await run(labels!, url, cwd), 'created labels\n')

@@ -25,28 +25,10 @@ export interface ProblemsCall
 const OUTPUTS_MAX = 20
 const OUTPUT_END_BYTES = 1_024
 const RANGE_MAX_MS = 90 * 86_400_000
-/** A probe is a write: callers within it share one. */
-const PROBE_FRESH_MS = 1_000
+/** Four lost heartbeats. A read must not write, so the store is not probed. */
+const SILENT_MS = 8_000
 
-export function createProblems({store, clock, settings}: OperationsContext) {
-  let probed: {at: number; isDown: Promise<boolean>} | null = null
-
-  /** True if the store takes no write now. */
-  function isStoreDown(): Promise<boolean> {
-    const at = clock.monotonicMs()
-    if (probed === null || at - probed.at >= PROBE_FRESH_MS) {
-      const isDown = store.probe().then(
-        () => false,
-        (error: unknown) => {
-          if (error instanceof DomainError) return true
-          throw error
-        },
-      )
-      probed = {at, isDown}
-    }
-    return probed.isDown
-  }
-
+export function createProblems({store, node, clock, settings}: OperationsContext) {
   async function problems(
     {open, after, limit, ...call}: ProblemsCall,
     caller: Principal,
@@ -56,10 +38,15 @@ export function createProblems({store, clock, settings}: OperationsContext) {
     const names = readableJobs(caller)
     const seesNodes = decide(caller, 'list', '/v1/members').allowed
     checkRange(call.since, firstUntil ?? call.until ?? clock.now())
-    const [facts, isDown] = await Promise.all([
+    const [facts, members] = await Promise.all([
       store.problemFacts({...call, firstUntil, names, keepLaunches: settings.keepLaunches}),
-      isStoreDown(),
+      store.members(),
     ])
+    // This server answers, so its heartbeats are missing because the store takes no writes.
+    const isStoreDown = members.some(
+      ({id, status, heartbeatAt}) =>
+        id === node.id && status === 'alive' && facts.now - heartbeatAt > SILENT_MS,
+    )
     const seesChannels = decide(caller, 'list', '/v1/notices/channels').allowed
     const found = problemsOf(
       {...facts, silentChannels: seesChannels ? facts.silentChannels : []},
@@ -67,7 +54,7 @@ export function createProblems({store, clock, settings}: OperationsContext) {
         defaultTarget: settings.targets.defaultTarget,
         seesNodes,
         isFiltered: call.job !== null || call.metadata.length > 0,
-        isStoreDown: isDown && facts.to === facts.now,
+        isStoreDown: isStoreDown && facts.to === facts.now,
       },
       {open, after: after?.slice(1) ?? null, limit},
     )

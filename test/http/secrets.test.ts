@@ -217,7 +217,7 @@ test('a claim has the values of the secrets that its definitions name', async (t
   await api.post('/v1/jobs/plain/run')
   await api.launch()
   const without = await claim()
-  assert.deepEqual([without.claimed.length, without.secrets], [1, undefined])
+  assert.deepEqual([without.claimed.length, without.secrets], [1, {}])
   await api.post('/v1/jobs/job/run')
   await api.launch()
   const result = await claim()

@@ -199,7 +199,7 @@ describe('notifications', () => {
     const there = other.wakeupOver(counting)
     await new Promise<void>((resolve) => here.subscribe('cancel', resolve))
     // Every topic but `burst` once, for notifications missed before the connection.
-    const announced = 5
+    const announced = 6
     while (received.count < announced) await other.store.submissionsPaused()
     for (let sent = 0; sent < 1_000; sent += 1) here.notify(sent % 2 === 0 ? 'run' : 'launch')
     while (received.count < announced + 2) await other.store.submissionsPaused()
